@@ -1,0 +1,3 @@
+module pointsman
+
+go 1.26
