@@ -1,0 +1,276 @@
+package nft
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// held is what the kernel holds of a table, as far as we know.
+type held struct {
+	exists     bool
+	program    string
+	sets       map[string]heldSet
+	chains     map[string]heldChain
+	flowtables []string
+	groups     map[string]*Group
+}
+
+// heldSet is a set in the kernel. A set that the schema doesn't know has only
+// a name.
+type heldSet struct {
+	isMap     bool
+	asDefined bool // its type and flags are those of the schema
+}
+
+// heldChain is a chain in the kernel. Rules can't be compared (the kernel
+// gives them back as bytecode), only counted.
+type heldChain struct {
+	hook   *Hook
+	accept bool // a base chain's policy
+	rules  int
+	idle   bool // no element referred to it before the last transaction
+}
+
+// change is what makes a held table equal to a wanted one. Only load may be
+// spread over several transactions.
+type change struct {
+	create     bool // add the table
+	rewrite    bool // flush the chains that are there and write all rules anew
+	flush      []string
+	dropChains []string
+	dropSets   []Set    // Name and whether it's a map
+	dropTables []string // flowtables
+	addSets    []Set
+	addChains  []Chain
+	fill       []Chain // chains that get their rules
+	remove     []Element
+	add        []Element
+	load       []*Group // whole groups that weren't there, in the order of loading
+}
+
+// empty reports whether there is nothing to send. Dropping idle chains alone
+// is no reason for a transaction.
+func (c *change) empty() bool {
+	return !c.create && !c.rewrite && len(c.addSets)+len(c.addChains)+len(c.remove)+len(c.add)+len(c.load) == 0
+}
+
+// diff finds the changes from what is held to what is wanted. With rewrite
+// the chains are written anew even if they seem to be right.
+func diff(have *held, want *Table, rewrite bool) *change {
+	c := &change{create: !have.exists}
+	c.rewrite = have.exists && (rewrite || have.program != want.Program || foreign(have, want) || damaged(have, want))
+	c.diffSets(have, want)
+	c.diffChains(have, want)
+	c.diffGroups(have.without(c.dropSets), want)
+	return c
+}
+
+// foreign reports whether the table holds what is not ours.
+func foreign(have *held, want *Table) bool {
+	wanted := want.names()
+	unknown := func(name string) bool { return !wanted[name] && !want.Schema.onDemand(name) }
+	for name := range have.chains {
+		if unknown(name) {
+			return true
+		}
+	}
+	for name := range have.sets {
+		if unknown(name) {
+			return true
+		}
+	}
+	return len(have.flowtables) > 0
+}
+
+// names gives the names of all sets and chains.
+func (t *Table) names() map[string]bool {
+	names := make(map[string]bool, len(t.Sets)+len(t.Chains))
+	for _, s := range t.Sets {
+		names[s.Name] = true
+	}
+	for _, c := range t.Chains {
+		names[c.Name] = true
+	}
+	return names
+}
+
+// damaged reports whether a chain or set of ours isn't as it was written. One
+// that is made on demand may be missing.
+func damaged(have *held, want *Table) bool {
+	for _, w := range want.Chains {
+		h, ok := have.chains[w.Name]
+		spare := want.Schema.onDemand(w.Name) && h.rules == 0 // absent, or emptied by the last rewrite
+		if !spare && !(ok && h.hook.equal(w.Hook) && h.accept && h.rules == len(w.Rules)) {
+			return true
+		}
+	}
+	for _, w := range want.Sets {
+		if h, ok := have.sets[w.Name]; ok && !h.asDefined {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *Hook) equal(o *Hook) bool {
+	return h == nil && o == nil || h != nil && o != nil && *h == *o
+}
+
+// diffSets adds the sets that are missing, and when the program is rewritten,
+// so that no rule refers to them, drops those that are foreign or not as
+// defined.
+func (c *change) diffSets(have *held, want *Table) {
+	wanted := map[string]bool{}
+	for _, w := range want.Sets {
+		wanted[w.Name] = true
+		h, ok := have.sets[w.Name]
+		if ok && h.asDefined {
+			continue
+		}
+		if ok {
+			c.dropSets = append(c.dropSets, dropped(w.Name, h))
+		}
+		c.addSets = append(c.addSets, w)
+	}
+	if !c.rewrite {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(have.sets)) {
+		if h := have.sets[name]; !wanted[name] && !(want.Schema.onDemand(name) && h.asDefined) {
+			c.dropSets = append(c.dropSets, dropped(name, h))
+		}
+	}
+}
+
+func dropped(name string, h heldSet) Set { return Set{Name: name, Verdict: h.isMap} }
+
+// diffChains adds the chains that are missing, fills all of them when the
+// program is rewritten, and drops what is idle or foreign. A base chain whose
+// hook is wrong can't be changed: it's dropped and added.
+func (c *change) diffChains(have *held, want *Table) {
+	wanted := map[string]bool{}
+	for _, w := range want.Chains {
+		wanted[w.Name] = true
+		h, ok := have.chains[w.Name]
+		moved := ok && !h.hook.equal(w.Hook)
+		if moved {
+			c.dropChains = append(c.dropChains, w.Name)
+		}
+		if !ok || moved || !h.accept {
+			c.addChains = append(c.addChains, w)
+		}
+		if c.rewrite || h.rules != len(w.Rules) {
+			c.fill = append(c.fill, w)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(have.chains)) {
+		if c.rewrite {
+			c.flush = append(c.flush, name)
+		}
+		if !wanted[name] && (have.chains[name].idle || !want.Schema.onDemand(name)) {
+			c.dropChains = append(c.dropChains, name)
+		}
+	}
+	if c.rewrite {
+		c.dropTables = have.flowtables
+	}
+}
+
+// without gives what would be held if some sets were gone.
+func (h *held) without(sets []Set) map[string]*Group {
+	if len(sets) == 0 {
+		return h.groups
+	}
+	groups := make(map[string]*Group, len(h.groups))
+	for id, g := range h.groups {
+		rest := slices.DeleteFunc(slices.Clone(*g), func(e Element) bool {
+			return slices.ContainsFunc(sets, func(s Set) bool { return s.Name == e.Set })
+		})
+		if len(rest) > 0 {
+			groups[id] = &rest
+		}
+	}
+	return groups
+}
+
+// diffGroups compares the groups that aren't the same value, and finds those
+// that come and go.
+func (c *change) diffGroups(have map[string]*Group, want *Table) {
+	var coming, going []string
+	for id, w := range want.Groups {
+		switch h := have[id]; {
+		case h == w:
+		case h == nil:
+			coming = append(coming, id)
+		default:
+			c.diffGroup(*h, *w)
+		}
+	}
+	for id := range have {
+		if want.Groups[id] == nil {
+			going = append(going, id)
+		}
+	}
+	slices.Sort(going)
+	for _, id := range going {
+		c.remove = append(c.remove, *have[id]...)
+	}
+	slices.SortFunc(c.remove, Element.compare)
+	slices.SortFunc(c.add, Element.compare)
+	c.load = loadOrder(coming, want)
+}
+
+// diffGroup compares two groups element by element.
+func (c *change) diffGroup(have, want Group) {
+	for len(have) > 0 && len(want) > 0 {
+		switch order := have[0].compare(want[0]); {
+		case order < 0:
+			c.remove, have = append(c.remove, have[0]), have[1:]
+		case order > 0:
+			c.add, want = append(c.add, want[0]), want[1:]
+		default:
+			if have[0].Value != want[0].Value {
+				c.remove, c.add = append(c.remove, have[0]), append(c.add, want[0])
+			}
+			have, want = have[1:], want[1:]
+		}
+	}
+	c.remove = append(c.remove, have...)
+	c.add = append(c.add, want...)
+}
+
+// loadOrder sorts groups so that wherever a load is cut, what has been loaded
+// works: first the sets that go first, then everything by key, so that an
+// address and all frontends on it are neighbours.
+func loadOrder(ids []string, want *Table) []*Group {
+	first := map[string]bool{}
+	for _, s := range want.Sets {
+		first[s.Name] = s.First
+	}
+	type item struct {
+		late int
+		key  string
+		id   string
+	}
+	items := make([]item, 0, len(ids))
+	for _, id := range ids {
+		it := item{late: 1, key: id, id: id}
+		if e := (*want.Groups[id])[0]; strings.HasPrefix(id, e.Set+" ") {
+			it.key = e.Key
+			if first[e.Set] {
+				it.late = 0
+			}
+		}
+		items = append(items, it)
+	}
+	slices.SortFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.late, b.late), cmp.Compare(a.key, b.key), cmp.Compare(a.id, b.id))
+	})
+	groups := make([]*Group, 0, len(items))
+	for _, it := range items {
+		groups = append(groups, want.Groups[it.id])
+	}
+	return groups
+}

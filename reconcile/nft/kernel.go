@@ -1,0 +1,276 @@
+package nft
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/knftables"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// reader reads a table back.
+type reader interface {
+	// read gives what the kernel holds, an absent table included.
+	read(ctx context.Context, f Family, schema *Schema) (*held, error)
+
+	// clients lists the elements of a client set.
+	clients(ctx context.Context, f Family, set *Set) ([]Element, error)
+}
+
+// Span is the ruleset's generation id before and after a transaction of ours.
+// If it grew by exactly one, nobody else wrote in between.
+type Span struct{ Before, After uint32 }
+
+// Stats is what a Sync did.
+type Stats struct {
+	Transactions int
+	Elements     int  // added, changed or removed
+	Rewritten    bool // the program was written anew
+	Created      bool // there was no table
+}
+
+// Kernel is one family's table in the kernel, as far as it's known. It is not
+// safe for concurrent use: only the reconcile loop writes.
+type Kernel struct {
+	family     Family
+	schema     *Schema
+	nft        knftables.Interface
+	reader     reader
+	generation func() (uint32, error)
+
+	held   *held // nil: not known, to be read back
+	doubt  bool  // somebody may have changed chains or rules
+	failed int   // Syncs that failed since the last one that didn't
+	spans  []Span
+}
+
+// Open gives the family's table. It fails, with a text for the operator, if
+// nft is absent, too old, or not permitted. It changes nothing.
+func Open(f Family, schema *Schema, generation func() (uint32, error)) (*Kernel, error) {
+	nft, err := knftables.New(knftables.Family(f), TableName)
+	if err != nil {
+		return nil, err
+	}
+	return &Kernel{family: f, schema: schema, nft: nft, reader: netlinkReader{}, generation: generation}, nil
+}
+
+// Family is the table's family.
+func (k *Kernel) Family() Family { return k.family }
+
+// Forget makes the next Load read back what the kernel holds. With program
+// the chains are written anew as well, since their rules can't be compared.
+func (k *Kernel) Forget(program bool) {
+	k.held = nil
+	k.doubt = k.doubt || program
+}
+
+// Load makes sure that it's known what the kernel holds.
+func (k *Kernel) Load(ctx context.Context) error {
+	if k.held != nil {
+		return nil
+	}
+	h, err := k.reader.read(ctx, k.family, k.schema)
+	if err != nil {
+		return fmt.Errorf("read back table %s %s: %w", k.family, TableName, err)
+	}
+	k.held = h
+	return nil
+}
+
+// Group gives the elements that the kernel holds of a group, or nil. It's
+// valid after Load.
+func (k *Kernel) Group(id string) *Group {
+	if k.held == nil {
+		return nil
+	}
+	return k.held.groups[id]
+}
+
+// Sync makes the kernel's table equal to want. On an error it's no longer
+// known what the kernel holds, and nothing is remembered: the next Sync reads
+// it back and sends what is missing.
+func (k *Kernel) Sync(ctx context.Context, want *Table) (Stats, error) {
+	stats, err := k.sync(ctx, want)
+	if err != nil {
+		k.failed++
+		k.Forget(false)
+		return stats, fmt.Errorf("table %s %s: %w", k.family, TableName, err)
+	}
+	k.failed, k.doubt = 0, false
+	return stats, nil
+}
+
+// lastResort is the number of failures in a row after which the table is
+// replaced as a whole, which works whatever somebody has put into it, but
+// makes clients with affinity lose their endpoint.
+const lastResort = 3
+
+func (k *Kernel) sync(ctx context.Context, want *Table) (Stats, error) {
+	if err := k.Load(ctx); err != nil {
+		return Stats{}, err
+	}
+	if k.held.exists && k.failed >= lastResort {
+		return k.replace(ctx, want)
+	}
+	c := diff(k.held, want, k.doubt)
+	if c.empty() {
+		k.held = k.held.after(c, want)
+		return Stats{}, nil
+	}
+	return k.apply(ctx, c, want)
+}
+
+// apply sends a change: one transaction, and more only for a load that is
+// larger than maxElements.
+func (k *Kernel) apply(ctx context.Context, c *change, want *Table) (Stats, error) {
+	stats := Stats{Rewritten: c.rewrite, Created: c.create, Elements: len(c.remove) + len(c.add)}
+	w := newWriter(k.nft.NewTransaction(), want)
+	if err := k.purge(ctx, w, want); err != nil {
+		return stats, err
+	}
+	w.change(c)
+	size := stats.Elements
+	for _, g := range c.load {
+		if size += len(*g); size > maxElements && size > len(*g) {
+			if err := k.run(ctx, w.tx, &stats); err != nil {
+				return stats, err
+			}
+			w.tx, size = k.nft.NewTransaction(), len(*g)
+		}
+		w.elements(w.tx.Add, *g, true)
+		stats.Elements += len(*g)
+	}
+	if err := k.run(ctx, w.tx, &stats); err != nil {
+		return stats, err
+	}
+	k.held = k.held.after(c, want)
+	return stats, nil
+}
+
+// replace writes the whole table anew in one transaction.
+func (k *Kernel) replace(ctx context.Context, want *Table) (Stats, error) {
+	nothing := &held{}
+	c := diff(nothing, want, false)
+	stats := Stats{Rewritten: true, Elements: want.Elements()}
+	w := newWriter(k.nft.NewTransaction(), want)
+	w.table()
+	w.tx.Delete(&knftables.Table{})
+	w.change(c)
+	for _, g := range c.load {
+		w.elements(w.tx.Add, *g, true)
+	}
+	if err := k.run(ctx, w.tx, &stats); err != nil {
+		return stats, err
+	}
+	k.held = nothing.after(c, want)
+	return stats, nil
+}
+
+// run sends one transaction and notes which generations of the ruleset it
+// spans.
+func (k *Kernel) run(ctx context.Context, tx *knftables.Transaction, stats *Stats) error {
+	before, err := k.generation()
+	if err != nil {
+		return fmt.Errorf("generation id: %w", err)
+	}
+	if err := k.nft.Run(ctx, tx); err != nil {
+		return err
+	}
+	stats.Transactions++
+	after, err := k.generation()
+	if err != nil {
+		return fmt.Errorf("generation id: %w", err)
+	}
+	k.spans = append(k.spans, Span{before, after})
+	return nil
+}
+
+// Spans gives the spans of the transactions since the last call.
+func (k *Kernel) Spans() []Span {
+	spans := k.spans
+	k.spans = nil
+	return spans
+}
+
+// purge makes client sets forget the clients of slots that are given anew.
+func (k *Kernel) purge(ctx context.Context, w *writer, want *Table) error {
+	suffixes := map[string]map[string]bool{}
+	for _, p := range want.Purges {
+		if !k.held.sets[p.Set].asDefined {
+			continue
+		}
+		if suffixes[p.Set] == nil {
+			suffixes[p.Set] = map[string]bool{}
+		}
+		suffixes[p.Set][p.Suffix] = true
+	}
+	for i := range want.Sets {
+		s := &want.Sets[i]
+		if suffixes[s.Name] == nil {
+			continue
+		}
+		clients, err := k.reader.clients(ctx, k.family, s)
+		if err != nil {
+			return fmt.Errorf("list set %s: %w", s.Name, err)
+		}
+		for _, e := range clients {
+			if _, frontend, _ := strings.Cut(e.Key, " . "); suffixes[s.Name][frontend] {
+				w.purge([]Element{e})
+			}
+		}
+	}
+	return nil
+}
+
+// Cleanup removes the table. Removing an absent table is no error.
+func (k *Kernel) Cleanup(ctx context.Context) error {
+	tx := k.nft.NewTransaction()
+	tx.Add(&knftables.Table{})
+	tx.Delete(&knftables.Table{})
+	k.Forget(false)
+	return k.nft.Run(ctx, tx)
+}
+
+// Check asks nft and the kernel whether they would take a table, changing
+// nothing. An error tells what is missing.
+func (k *Kernel) Check(ctx context.Context, t *Table) error {
+	tx := k.nft.NewTransaction()
+	w := newWriter(tx, t)
+	w.table()
+	tx.Delete(&knftables.Table{})
+	w.change(diff(&held{}, t, false))
+	return k.nft.Check(ctx, tx)
+}
+
+// after gives what is held once a change to want has succeeded.
+func (h *held) after(c *change, want *Table) *held {
+	next := &held{exists: true, program: want.Program, groups: want.Groups,
+		sets: map[string]heldSet{}, chains: map[string]heldChain{}}
+	for name, s := range h.sets {
+		if want.Schema.onDemand(name) && s.asDefined {
+			next.sets[name] = s
+		}
+	}
+	for _, s := range want.Sets {
+		next.sets[s.Name] = heldSet{isMap: s.IsMap(), asDefined: true}
+	}
+	for name, chain := range h.chains {
+		if c.rewrite {
+			chain.rules = 0
+		}
+		chain.idle = true
+		next.chains[name] = chain
+	}
+	if !c.empty() {
+		for _, name := range c.dropChains {
+			delete(next.chains, name)
+		}
+	}
+	for _, chain := range want.Chains {
+		next.chains[chain.Name] = heldChain{hook: chain.Hook, accept: true, rules: len(chain.Rules)}
+	}
+	return next
+}
