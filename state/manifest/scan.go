@@ -1,0 +1,350 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// stamp tells one state of a file from another without reading it. The change
+// time cannot be set by hand, so a file that was rewritten with its old size
+// and modification time is still seen.
+type stamp struct {
+	dev, ino           uint64
+	size, mtime, ctime int64
+}
+
+// fileID names an inode.
+type fileID struct{ dev, ino uint64 }
+
+func (s stamp) id() fileID { return fileID{s.dev, s.ino} }
+
+func stampOf(info fs.FileInfo) stamp {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{size: info.Size(), mtime: info.ModTime().UnixNano()}
+	}
+	return stamp{uint64(st.Dev), uint64(st.Ino), int64(st.Size), st.Mtim.Nano(), st.Ctim.Nano()}
+}
+
+// entry is one manifest file as a scan found it; for a link the stamp is that
+// of what it leads to.
+type entry struct {
+	path  string // relative to the root
+	stamp stamp
+}
+
+// spotter is told what must be watched for a scan to be repeated when it would
+// come out differently. It is told of a directory before that is listed, so
+// that nothing falls between the two. It is called by many goroutines.
+type spotter interface {
+	names(paths []string) // only these names matter, of the directories they are in
+	dir(path string)      // anything in this directory matters
+}
+
+// scanner lists the manifests below a root: names and stamps, no contents.
+type scanner struct {
+	root    *os.Root
+	real    string // the root's path without links
+	limits  limits
+	spotter spotter // may be nil
+
+	listed  atomic.Int64 // names seen, wanted or not
+	visited map[fileID]bool
+	entries []entry
+	links   []string
+	gits    []string // directories below the root that hold a .git
+}
+
+// dirList is what one directory holds.
+type dirList struct {
+	id    fileID
+	subs  []string
+	links []string
+	files []entry
+	git   bool
+}
+
+// run fills the entries, sorted by path. What is there under its own name goes
+// first; a link adds only what is not there yet, so that nothing is loaded
+// twice and a link to a directory above cannot make the scan go round.
+func (s *scanner) run() error {
+	s.visited = make(map[fileID]bool)
+	if err := s.walk("."); err != nil {
+		return err
+	}
+	if err := s.follow(); err != nil {
+		return err
+	}
+	slices.SortFunc(s.entries, func(a, b entry) int { return cmp.Compare(a.path, b.path) })
+	return nil
+}
+
+// walk lists a directory and all below it, level by level.
+func (s *scanner) walk(dir string) error {
+	for level := []string{dir}; len(level) > 0; {
+		lists := make([]dirList, len(level))
+		err := parallel(len(level), func(i int) (err error) {
+			lists[i], err = s.list(level[i])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		var next []string
+		for i := range lists {
+			next = append(next, s.take(level[i], &lists[i])...)
+		}
+		if len(s.entries) > s.limits.files {
+			return fmt.Errorf("more than %d manifest files", s.limits.files)
+		}
+		level = next
+	}
+	return nil
+}
+
+// take adds a directory that was not seen under another name, and returns the
+// directories in it.
+func (s *scanner) take(dir string, l *dirList) []string {
+	if s.visited[l.id] {
+		return nil
+	}
+	s.visited[l.id] = true
+	s.entries = append(s.entries, l.files...)
+	s.links = append(s.links, l.links...)
+	if l.git {
+		s.gits = append(s.gits, filepath.Join(s.real, dir))
+	}
+	return l.subs
+}
+
+// list reads one directory. O_NONBLOCK and O_DIRECTORY keep it from hanging
+// on a pipe that has taken the directory's place.
+func (s *scanner) list(dir string) (dirList, error) {
+	if s.spotter != nil {
+		s.spotter.dir(filepath.Join(s.real, dir))
+	}
+	f, err := s.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return dirList{}, vanished(dir, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return dirList{}, vanished(dir, err)
+	}
+	l := dirList{id: stampOf(info).id()}
+	for {
+		batch, err := f.ReadDir(4096)
+		for _, e := range batch {
+			l.sort(dir, e)
+		}
+		if s.listed.Add(int64(len(batch))) > int64(s.limits.names) {
+			return dirList{}, fmt.Errorf("more than %d names in the directory", s.limits.names)
+		}
+		if errors.Is(err, io.EOF) {
+			return l, stampAll(f, dir, l.files)
+		}
+		if err != nil {
+			return dirList{}, vanished(dir, err)
+		}
+	}
+}
+
+// sort puts a name where it belongs. Pipes, sockets and devices are no
+// manifests, whatever their name.
+func (l *dirList) sort(dir string, e fs.DirEntry) {
+	name := e.Name()
+	l.git = l.git || name == ".git" && dir != "."
+	if ignored(name) {
+		return
+	}
+	full := path.Join(dir, name)
+	switch {
+	case e.IsDir():
+		l.subs = append(l.subs, full)
+	case e.Type() == fs.ModeSymlink:
+		l.links = append(l.links, full)
+	case e.Type() == 0 && wanted(name):
+		l.files = append(l.files, entry{path: full})
+	}
+}
+
+// statChunk is how many files one goroutine stats before it takes more.
+const statChunk = 256
+
+// stampAll fills the stamps of a directory's files. fstatat relative to the
+// open directory costs about 2.7 us a file, an lstat of the full path twice
+// that; 10,000 files in one directory are worth dividing among the CPUs.
+func stampAll(dir *os.File, name string, files []entry) error {
+	fd := int(dir.Fd())
+	return parallel((len(files)+statChunk-1)/statChunk, func(chunk int) error {
+		var st unix.Stat_t
+		lo := chunk * statChunk
+		for i := lo; i < min(lo+statChunk, len(files)); i++ {
+			f := &files[i]
+			if err := unix.Fstatat(fd, path.Base(f.path), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return vanished(f.path, err)
+			}
+			f.stamp = stamp{uint64(st.Dev), uint64(st.Ino), int64(st.Size), st.Mtim.Nano(), st.Ctim.Nano()}
+		}
+		return nil
+	})
+}
+
+// follow resolves the links that were found, those to directories first: a
+// file in a linked directory is then known before a link to the same file.
+func (s *scanner) follow() error {
+	var files []entry
+	for len(s.links) > 0 {
+		links := s.links
+		s.links = nil
+		slices.Sort(links)
+		infos := make([]fs.FileInfo, len(links))
+		err := parallel(len(links), func(i int) (err error) {
+			infos[i], err = s.target(links[i])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		s.spotLinks(links, infos)
+		for i, link := range links {
+			switch info := infos[i]; {
+			case info == nil:
+			case info.IsDir():
+				if err := s.walk(link); err != nil {
+					return err
+				}
+			case info.Mode().IsRegular() && wanted(path.Base(link)):
+				files = append(files, entry{link, stampOf(info)})
+			}
+		}
+	}
+	return s.addLinked(files)
+}
+
+// addLinked adds the files that are known only by a link, each once.
+func (s *scanner) addLinked(files []entry) error {
+	if len(files) == 0 {
+		return nil
+	}
+	have := make(map[fileID]bool, len(s.entries)+len(files))
+	for _, e := range s.entries {
+		have[e.stamp.id()] = true
+	}
+	for _, e := range files {
+		if !have[e.stamp.id()] {
+			have[e.stamp.id()] = true
+			s.entries = append(s.entries, e)
+		}
+	}
+	if len(s.entries) > s.limits.files {
+		return fmt.Errorf("more than %d manifest files", s.limits.files)
+	}
+	return nil
+}
+
+// target returns what a link leads to, or nil where it does not matter: a
+// README that leads elsewhere is no concern. A link that should bring
+// manifests and cannot is an error, for ignoring it would read as a removal of
+// all that it brought before. os.Root lets no link leave the root, not even one
+// that is written as an absolute path into it.
+func (s *scanner) target(link string) (fs.FileInfo, error) {
+	info, err := s.root.Stat(link)
+	if err == nil {
+		return info, nil
+	}
+	to, readErr := s.root.Readlink(link)
+	if readErr != nil {
+		return nil, vanished(link, readErr)
+	}
+	outside, statErr := os.Stat(filepath.Join(s.real, link))
+	if !wanted(path.Base(link)) && (statErr != nil || !outside.IsDir()) {
+		return nil, nil
+	}
+	var perr *fs.PathError
+	if errors.As(err, &perr) {
+		err = perr.Err
+	}
+	return nil, fmt.Errorf("%s: link to %s: %w", link, to, err)
+}
+
+// spotLinks has the ways of the links watched, one for each directory they
+// lead to: a projected volume has all its files behind one ..data.
+func (s *scanner) spotLinks(links []string, infos []fs.FileInfo) {
+	if s.spotter == nil {
+		return
+	}
+	done := make(map[string]bool)
+	for i, link := range links {
+		to, err := s.root.Readlink(link)
+		if err != nil || infos[i] == nil {
+			continue
+		}
+		way := path.Join(path.Dir(link), path.Dir(to))
+		if infos[i].Mode().IsRegular() && done[way] {
+			continue
+		}
+		done[way] = true
+		r, _ := resolvePath(filepath.Join(s.real, link))
+		s.spotter.names(r.names)
+		s.spotter.dir(filepath.Dir(r.real))
+	}
+}
+
+// vanished makes of an error the one to report: what was there a moment ago
+// and is not now, or is something else, shows a tree that is being changed.
+func vanished(name string, err error) error {
+	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ESTALE} {
+		if errors.Is(err, e) {
+			return unsteady("%s changed while it was read", name)
+		}
+	}
+	var perr *fs.PathError
+	if errors.As(err, &perr) {
+		err = perr.Err
+	}
+	return fmt.Errorf("%s: %w", strings.TrimPrefix(name, "./"), err)
+}
+
+// parallel calls do for 0 to n-1 on as many goroutines as there are CPUs, at
+// most eight: more do not make a directory faster.
+func parallel(n int, do func(i int) error) error {
+	workers := min(n, runtime.GOMAXPROCS(0), 8)
+	if workers <= 1 {
+		for i := range n {
+			if err := do(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var g errgroup.Group
+	var next atomic.Int64
+	for range workers {
+		g.Go(func() error {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := do(i); err != nil {
+					next.Store(int64(n))
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}

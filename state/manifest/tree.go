@@ -1,0 +1,415 @@
+package manifest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// limits bound what a manifests directory may hold, so that a wrong path (/,
+// a home directory) ends in an error and not in the OOM killer. They leave
+// room above 40,000 Services with one file each, and for all of them in one.
+type limits struct {
+	files int   // manifest files
+	names int   // names of any kind
+	size  int64 // bytes of one file
+	total int64 // bytes of all files
+}
+
+var defaultLimits = limits{files: 100_000, names: 1_000_000, size: 64 << 20, total: 512 << 20}
+
+const (
+	// emptyAfter is how long a file stays empty until that is taken for its
+	// contents: git, cp and most editors create a file before they fill it.
+	emptyAfter = 2 * time.Second
+
+	// clockTick is more than the kernel's coarse clock advances at a time (10
+	// ms with HZ=100). Before Linux 6.13 two writes within one tick leave the
+	// same stamp, so that a file read between them would look unchanged for
+	// ever. Nothing is read as steady whose last change is that young.
+	clockTick = 20 * time.Millisecond
+
+	// restless is how long a tree may be unsteady until that is an error.
+	restless = 30 * time.Second
+)
+
+// unsteadyError says that a tree did not hold still while it was looked at.
+// It is no fault yet; looking again may do.
+type unsteadyError struct {
+	why  string
+	wait time.Duration // look again after this time, 0 where that is not known
+}
+
+func (e *unsteadyError) Error() string { return e.why }
+
+func unsteady(format string, args ...any) error {
+	return &unsteadyError{why: fmt.Sprintf(format, args...)}
+}
+
+// Tree reads one manifests directory again and again. A file that did not
+// change keeps its *File, and a tree in which none changed keeps its
+// *Snapshot. It is not safe for concurrent use.
+type Tree struct {
+	dir    string
+	limits limits
+
+	known   map[string]held  // the files of the last snapshot
+	seen    *sight           // what the last snapshot was read from
+	last    *Snapshot        // nil until there is one
+	empties map[string]empty // files that may yet be filled
+}
+
+// held is a file that was read, and the stamp it had.
+type held struct {
+	stamp stamp
+	file  *File
+}
+
+// empty is a file of no length, and since when it is known.
+type empty struct {
+	stamp stamp
+	since time.Time
+}
+
+// NewTree returns a Tree for a directory, which need not exist yet. The path
+// may lead through links; they are resolved anew at every reading.
+func NewTree(dir string) *Tree { return &Tree{dir: dir, limits: defaultLimits} }
+
+// ReadDir reads a manifests directory once. A path that is no directory is
+// read as the only file, whatever its name, also from a pipe such as
+// /dev/stdin.
+func ReadDir(path string) (*Snapshot, error) {
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() {
+		return NewTree(path).Read(context.Background())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, defaultLimits.size+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > defaultLimits.size {
+		return nil, fmt.Errorf("%s: larger than %d MiB", path, defaultLimits.size>>20)
+	}
+	return &Snapshot{Files: []*File{{Path: filepath.Base(path), Data: data}}}, nil
+}
+
+// Read returns the tree at one moment. It waits until the tree holds still,
+// for at most 30 seconds. A tree without manifests is a Snapshot without
+// Files and no error: whether that is meant is the caller's to judge.
+func (t *Tree) Read(ctx context.Context) (*Snapshot, error) {
+	var b backoff
+	for {
+		s, err := t.attempt()
+		delay, err := b.next(time.Now(), err)
+		if err != nil || delay == 0 {
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(delay):
+		}
+	}
+}
+
+// attempt looks, reads and looks again.
+func (t *Tree) attempt() (*Snapshot, error) {
+	d, err := t.prepare(nil)
+	if err == nil {
+		err = t.verify(d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.accept(d), nil
+}
+
+// sight is all that is known of a tree without reading its files. Two sights
+// that are equal enclose a time in which the tree held still.
+type sight struct {
+	root    fileID // the directory itself: another may have taken its place
+	real    string // its path without links: a link may have been swapped
+	entries []entry
+	git     []gitMark
+}
+
+func (s *sight) equal(o *sight) bool {
+	return o != nil && s.root == o.root && s.real == o.real &&
+		slices.Equal(s.entries, o.entries) && slices.Equal(s.git, o.git)
+}
+
+// draft is a snapshot that was read and not yet seen to be of one moment.
+type draft struct {
+	sight *sight
+	held  map[string]held
+	files []*File
+}
+
+// prepare looks at the tree and reads what has changed since the last
+// snapshot.
+func (t *Tree) prepare(sp spotter) (*draft, error) {
+	root, real, err := t.open(sp)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	s, err := t.look(root, real, sp)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	if err := t.filled(s.entries); err != nil {
+		return nil, err
+	}
+	d, err := t.read(root, s)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	return d, nil
+}
+
+// verify looks again, after the files were read.
+func (t *Tree) verify(d *draft) error {
+	s, err := t.sight(nil)
+	if err != nil {
+		return err
+	}
+	if !s.equal(d.sight) {
+		return unsteady("files changed while they were read")
+	}
+	return nil
+}
+
+// accept makes the draft the last snapshot, unless nothing differs from it.
+func (t *Tree) accept(d *draft) *Snapshot {
+	t.known, t.seen = d.held, d.sight
+	if t.last == nil || !slices.Equal(t.last.Files, d.files) {
+		t.last = &Snapshot{Files: d.files}
+	}
+	return t.last
+}
+
+// moved reports whether the tree looks different from the last snapshot's, or
+// cannot be looked at.
+func (t *Tree) moved(sp spotter) bool {
+	s, err := t.sight(sp)
+	return err != nil || !s.equal(t.seen)
+}
+
+// sight looks at the tree and reads nothing.
+func (t *Tree) sight(sp spotter) (*sight, error) {
+	root, real, err := t.open(sp)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	s, err := t.look(root, real, sp)
+	return s, t.explain(err)
+}
+
+// open resolves the links that lead to the tree and opens what they lead to.
+func (t *Tree) open(sp spotter) (*os.Root, string, error) {
+	r, err := resolvePath(t.dir)
+	if sp != nil {
+		sp.names(r.names)
+	}
+	if err != nil {
+		return nil, "", t.explain(err)
+	}
+	root, err := os.OpenRoot(r.real)
+	if err != nil {
+		return nil, "", t.explain(err)
+	}
+	return root, r.real, nil
+}
+
+// explain puts the directory's name before an error. An unsteady tree stays
+// one.
+func (t *Tree) explain(err error) error {
+	var u *unsteadyError
+	var perr *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &u):
+		return err
+	case errors.As(err, &perr) && perr.Path != t.dir:
+		return fmt.Errorf("%s: %w", t.dir, err)
+	case perr != nil:
+		return fmt.Errorf("%s: %w", t.dir, perr.Err)
+	}
+	return fmt.Errorf("%s: %w", t.dir, err)
+}
+
+// look scans an open tree.
+func (t *Tree) look(root *os.Root, real string, sp spotter) (*sight, error) {
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, err
+	}
+	sc := scanner{root: root, real: real, limits: t.limits, spotter: sp}
+	if err := sc.run(); err != nil {
+		return nil, err
+	}
+	s := &sight{root: stampOf(info).id(), real: real, entries: sc.entries}
+	return s, s.lookGit(sc.gits, sp)
+}
+
+// lookGit adds the marks of the repositories the tree is in or holds. The
+// locks are looked for after the scan: an operation that ends before that
+// leaves stamps that differ, one that does not leaves its lock.
+func (s *sight) lookGit(below []string, sp spotter) error {
+	above, err := gitDirAbove(s.real)
+	if err != nil {
+		return err
+	}
+	dirs := []string{above}
+	for _, top := range below {
+		dir, err := gitDirIn(top)
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs, dir)
+	}
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if sp != nil {
+			sp.dir(dir)
+		}
+		mark, err := lookGit(dir)
+		if err != nil {
+			return err
+		}
+		s.git = append(s.git, mark)
+	}
+	return nil
+}
+
+// filled reports a tree as unsteady while it has a file of no length that was
+// not so for two seconds yet. A file that is older than that needs no second
+// look; its age is not trusted to be less, since a server's clock may be ahead.
+func (t *Tree) filled(entries []entry) error {
+	now := time.Now()
+	empties := make(map[string]empty)
+	var wait time.Duration
+	var name string
+	for _, e := range entries {
+		if e.stamp.size > 0 || t.known[e.path].stamp == e.stamp {
+			continue
+		}
+		was := t.empties[e.path]
+		if was.stamp != e.stamp {
+			was = empty{e.stamp, now}
+		}
+		empties[e.path] = was
+		left := min(emptyAfter-now.Sub(was.since), emptyAfter-now.Sub(time.Unix(0, e.stamp.ctime)))
+		if left > wait {
+			wait, name = left, e.path
+		}
+	}
+	t.empties = empties
+	if wait > 0 {
+		return &unsteadyError{why: fmt.Sprintf("%s is empty: it may not be written yet", name), wait: wait}
+	}
+	return nil
+}
+
+// read fills a draft: files with the stamps they had are taken over, the
+// others are read.
+func (t *Tree) read(root *os.Root, s *sight) (*draft, error) {
+	if err := t.fits(s.entries); err != nil {
+		return nil, err
+	}
+	d := &draft{sight: s, held: make(map[string]held, len(s.entries)), files: make([]*File, len(s.entries))}
+	var changed []int
+	for i, e := range s.entries {
+		if h, ok := t.known[e.path]; ok && h.stamp == e.stamp {
+			d.files[i] = h.file
+			continue
+		}
+		changed = append(changed, i)
+	}
+	err := parallel(len(changed), func(k int) (err error) {
+		i := changed[k]
+		d.files[i], err = t.file(root, s.entries[i])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range s.entries {
+		d.held[e.path] = held{e.stamp, d.files[i]}
+	}
+	return d, nil
+}
+
+// fits checks the sizes before anything is read.
+func (t *Tree) fits(entries []entry) error {
+	var total int64
+	for _, e := range entries {
+		total += e.stamp.size
+		if e.stamp.size > t.limits.size {
+			return fmt.Errorf("%s: larger than %d MiB", e.path, t.limits.size>>20)
+		}
+		if total > t.limits.total {
+			return fmt.Errorf("larger than %d MiB in total", t.limits.total>>20)
+		}
+	}
+	return nil
+}
+
+// file reads one file, which must be what the scan saw. Contents equal to
+// those known are the known file: a touch, a chmod or a checkout of the same
+// text changes nothing for whoever works on it.
+func (t *Tree) file(root *os.Root, e entry) (*File, error) {
+	f, err := root.OpenFile(e.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, vanished(e.path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, vanished(e.path, err)
+	}
+	if stampOf(info) != e.stamp {
+		return nil, unsteady("%s changed while it was read", e.path)
+	}
+	if age := time.Since(time.Unix(0, e.stamp.ctime)); age.Abs() < clockTick {
+		return nil, &unsteadyError{why: e.path + " changed just now", wait: clockTick}
+	}
+	data := make([]byte, e.stamp.size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, cutShort(e.path, err)
+	}
+	if was := t.known[e.path].file; was != nil && bytes.Equal(was.Data, data) {
+		return was, nil
+	}
+	return &File{Path: e.path, Data: data}, nil
+}
+
+// cutShort makes a file that is shorter than it was an unsteady one.
+func cutShort(name string, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return unsteady("%s changed while it was read", name)
+	}
+	if errors.Is(err, syscall.EIO) {
+		return fmt.Errorf("%s: the file system cannot read it: %w", name, syscall.EIO)
+	}
+	return vanished(name, err)
+}
