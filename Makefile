@@ -1,0 +1,92 @@
+# Two commands matter:
+#
+#   sudo make demo    a client, three hosts and their backends, on this machine
+#   sudo make test    all the tests
+#
+# Both need Linux with nftables, and root: they make network namespaces.
+
+# sudo resets PATH, and Go's own installer puts go where sudo does not look.
+export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+
+GO       ?= go
+PREFIX   ?= /usr/local
+FUZZTIME ?= 10s
+BENCH    ?= .
+
+# The Go toolchain records the commit, and the tag if there is one, in the binary.
+# It fails where git will not speak: in a repository of somebody else's.
+VCS     := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo true || echo false)
+# For packagers, who build without a repository: make build VERSION=v1.2.3
+LDFLAGS := -s -w $(if $(VERSION),-X main.version=$(VERSION))
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: help build demo test lint bench fuzz vuln install clean go root packages
+
+help:
+	@echo 'make build     bin/pointsman'
+	@echo 'make demo      see it work, with real connections (root)'
+	@echo 'make test      all tests (root; installs what they need with apt-get)'
+	@echo 'make lint      gofmt, go vet, staticcheck'
+	@echo 'make bench     benchmarks (root); BENCH=regexp'
+	@echo 'make fuzz      every fuzz target for FUZZTIME=$(FUZZTIME) (root)'
+	@echo 'make vuln      govulncheck, against the database in GOVULNDB'
+	@echo 'make install   the binary and its systemd units, under PREFIX=$(PREFIX) (root)'
+
+build: go
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags '$(LDFLAGS)' -o bin/pointsman ./cmd/pointsman
+
+demo: root packages build
+	@$(GO) build -buildvcs=false -o bin/pointsman-demo ./cmd/pointsman-demo
+	@bin/pointsman-demo
+
+test: root packages go
+	$(GO) test -race -timeout 8m ./...
+
+lint: go
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted by gofmt: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+bench: root packages go
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+fuzz: root packages go
+	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's|/[^/]*:func | |' | sort | \
+	while read -r package target; do \
+		echo "$$package $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
+	done
+
+vuln: go
+	@test -n "$$GOVULNDB" || { echo 'make vuln: set GOVULNDB to the address of a Go vulnerability database (file:///... or https://...)'; exit 1; }
+	$(GO) run $(GOVULNCHECK) -db "$$GOVULNDB" ./...
+
+install: build
+	install -D -m 755 bin/pointsman '$(DESTDIR)$(PREFIX)/bin/pointsman'
+	install -d -m 755 '$(DESTDIR)/etc/pointsman/manifests'
+	@for unit in systemd/*.service systemd/*.timer; do \
+		test ! -e "$$unit" || install -v -D -m 644 -t '$(DESTDIR)$(PREFIX)/lib/systemd/system' "$$unit"; \
+	done
+
+clean:
+	rm -rf bin
+
+go:
+	@command -v $(GO) >/dev/null || { echo 'make: there is no go in PATH ($(PATH)); say where it is: make GO=/path/to/go ...'; exit 1; }
+
+root:
+	@test "$$(id -u)" = 0 || { echo 'make: this makes network namespaces and loads nftables rules in them, which needs root: sudo make $(MAKECMDGOALS)'; exit 1; }
+
+# What the tests and the demo run; -race needs a C compiler.
+packages:
+	@missing=; \
+	for need in nft:nftables conntrack:conntrack ip:iproute2 git:git gcc:gcc; do \
+		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; \
+	done; \
+	test -n "$$missing" || exit 0; \
+	case "$$missing" in *gcc*) missing="$$missing libc6-dev";; esac; \
+	command -v apt-get >/dev/null || { echo "make: install these first:$$missing"; exit 1; }; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get update -q && apt-get install -q -y --no-install-recommends $$missing
