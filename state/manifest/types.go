@@ -74,6 +74,8 @@ type Object struct {
 	Node          *corev1.Node
 
 	Problems []Problem
+
+	doc *document // that it was decoded from; the objects of a List share it
 }
 
 // Failed reports whether the document has an error, so that nothing of it may

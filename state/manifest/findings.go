@@ -1,0 +1,75 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// finding is a Problem in the making: an error, if it does not say otherwise.
+type finding struct {
+	warning bool
+	field   string
+	message string
+	line    int // in the document; 0 where it is to be looked up by field
+
+	unknown bool // the type has no such field
+	misfit  bool // the value has not the field's type
+}
+
+// maxFindings is how many findings are reported of one object.
+const maxFindings = 100
+
+// capped leaves out findings beyond maxFindings, warnings first.
+func capped(all []finding) []finding {
+	if len(all) <= maxFindings {
+		return all
+	}
+	slices.SortStableFunc(all, func(a, b finding) int {
+		switch {
+		case a.warning == b.warning:
+			return 0
+		case a.warning:
+			return 1
+		}
+		return -1
+	})
+	more := finding{warning: all[maxFindings].warning, message: fmt.Sprintf("and %d more problems", len(all)-maxFindings)}
+	return append(slices.Clip(all[:maxFindings]), more)
+}
+
+// within gives the findings of an item as findings of its document.
+func within(path string, found []finding) []finding {
+	if path == "" {
+		return found
+	}
+	for i := range found {
+		if f := &found[i]; f.field == "" {
+			f.field = path
+		} else {
+			f.field = join(path, f.field)
+		}
+	}
+	return found
+}
+
+func hasErrors(found []finding) bool {
+	return slices.ContainsFunc(found, func(f finding) bool { return !f.warning })
+}
+
+// findings collects what is wrong with one object, in the order in which it
+// is found.
+type findings []finding
+
+// err adds errors in the API server's words.
+func (f *findings) err(list ...*field.Error) {
+	for _, e := range list {
+		*f = append(*f, finding{field: e.Field, message: e.ErrorBody()})
+	}
+}
+
+// warn adds a warning about a field.
+func (f *findings) warn(path *field.Path, format string, args ...any) {
+	*f = append(*f, finding{warning: true, field: path.String(), message: fmt.Sprintf(format, args...)})
+}

@@ -1,0 +1,173 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	strictjson "sigs.k8s.io/json"
+)
+
+// misfits finds everything in a JSON value that a Go type has no place for:
+// unknown fields, fields that are there twice, and values of the wrong type.
+// The decoder itself names only the first wrong type, and not the index it
+// stands at. Field names are case-sensitive, as the API server reads them.
+func misfits(js []byte, t reflect.Type) []finding {
+	var value any
+	var found []finding
+	duplicates, err := strictjson.UnmarshalStrict(js, &value, strictjson.DisallowDuplicateFields)
+	if err != nil {
+		return []finding{{message: err.Error()}}
+	}
+	for _, e := range duplicates {
+		f := finding{message: e.Error()}
+		if at, ok := e.(strictjson.FieldError); ok {
+			f.field = at.FieldPath()
+		}
+		found = append(found, f)
+	}
+	w := misfitter{found: found}
+	w.value("", value, t)
+	return w.found
+}
+
+type misfitter struct{ found []finding }
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+func (w *misfitter) value(path string, v any, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if v == nil || t.Kind() == reflect.Interface {
+		return
+	}
+	if reflect.PointerTo(t).Implements(unmarshaler) {
+		w.custom(path, v, t)
+		return
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		w.object(path, v, t)
+	case reflect.Map:
+		w.entries(path, v, t.Elem())
+	case reflect.Slice:
+		w.items(path, v, t.Elem())
+	default:
+		w.scalar(path, v, t)
+	}
+}
+
+func (w *misfitter) object(path string, v any, t reflect.Type) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		w.misfit(path, v, "must be an object")
+		return
+	}
+	fields := fieldsOf(t)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if ft, ok := fields[key]; ok {
+			w.value(join(path, key), m[key], ft)
+			continue
+		}
+		f := finding{unknown: true, field: join(path, key)}
+		f.message = fmt.Sprintf("unknown field %q", f.field)
+		for name := range fields {
+			if strings.EqualFold(name, key) {
+				f.message += fmt.Sprintf(": did you mean %q?", name)
+			}
+		}
+		w.found = append(w.found, f)
+	}
+}
+
+func (w *misfitter) entries(path string, v any, t reflect.Type) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		w.misfit(path, v, "must be an object")
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		w.value(path+"["+key+"]", m[key], t)
+	}
+}
+
+func (w *misfitter) items(path string, v any, t reflect.Type) {
+	s, ok := v.([]any)
+	if !ok {
+		w.misfit(path, v, "must be a list")
+		return
+	}
+	for i, e := range s {
+		w.value(path+"["+strconv.Itoa(i)+"]", e, t)
+	}
+}
+
+// custom asks a type that decodes itself.
+func (w *misfitter) custom(path string, v any, t reflect.Type) {
+	js, err := json.Marshal(v)
+	if err == nil {
+		err = reflect.New(t).Interface().(json.Unmarshaler).UnmarshalJSON(js)
+	}
+	if err != nil {
+		w.misfit(path, v, err.Error())
+	}
+}
+
+func (w *misfitter) scalar(path string, v any, t reflect.Type) {
+	switch t.Kind() {
+	case reflect.String:
+		if _, ok := v.(string); !ok {
+			w.misfit(path, v, "must be a string: put it in quotes, YAML reads it as something else")
+		}
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			w.misfit(path, v, "must be true or false, without quotes")
+		}
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		w.integer(path, v, t)
+	}
+}
+
+func (w *misfitter) integer(path string, v any, t reflect.Type) {
+	switch n := v.(type) {
+	case int64:
+		if t.Kind() == reflect.Int32 && n != int64(int32(n)) {
+			w.misfit(path, v, "must be an integer of 32 bits")
+		}
+	case string:
+		w.misfit(path, v, "must be an integer, without quotes")
+	default:
+		w.misfit(path, v, "must be an integer")
+	}
+}
+
+func (w *misfitter) misfit(path string, v any, detail string) {
+	js, err := json.Marshal(v)
+	if err != nil || len(js) > 80 {
+		js = []byte(fmt.Sprintf("%T", v))
+	}
+	w.found = append(w.found, finding{misfit: true, field: path, message: fmt.Sprintf("Invalid value: %s: %s", js, detail)})
+}
+
+// fieldsOf gives the types of a struct's fields by their names in JSON, those
+// of inlined structs among them.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	fields := make(map[string]reflect.Type, t.NumField())
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && name == "":
+			maps.Copy(fields, fieldsOf(f.Type))
+		case name == "":
+			fields[f.Name] = f.Type
+		case name != "-":
+			fields[name] = f.Type
+		}
+	}
+	return fields
+}
