@@ -89,6 +89,10 @@ func (k *Kernel) Group(id string) *Group {
 	return k.held.groups[id]
 }
 
+// Groups gives all elements that the kernel holds, valid after Load. The map
+// must not be changed.
+func (k *Kernel) Groups() map[string]*Group { return k.held.groups }
+
 // Sync makes the kernel's table equal to want. On an error it's no longer
 // known what the kernel holds, and nothing is remembered: the next Sync reads
 // it back and sends what is missing.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/userdata"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,17 +73,14 @@ func (h *held) readChains(conn *nftables.Conn, table *nftables.Table, schema *Sc
 	if err != nil {
 		return err
 	}
+	rules, marks, err := readRules(table.Family)
+	if err != nil {
+		return fmt.Errorf("rules: %w", err)
+	}
+	h.program = marks[schema.Marked]
 	for _, c := range chains {
-		if c.Table.Name != table.Name {
-			continue
-		}
-		rules, err := conn.GetRules(table, c)
-		if err != nil {
-			return fmt.Errorf("rules of chain %s: %w", c.Name, err)
-		}
-		h.chains[c.Name] = chainOf(c, len(rules))
-		if c.Name == schema.Marked && len(rules) > 0 {
-			h.program, _ = userdata.GetString(rules[0].UserData, userdata.TypeComment)
+		if c.Table.Name == table.Name {
+			h.chains[c.Name] = chainOf(c, rules[c.Name])
 		}
 	}
 	flowtables, err := conn.ListFlowtables(table)
@@ -91,6 +89,59 @@ func (h *held) readChains(conn *nftables.Conn, table *nftables.Table, schema *Sc
 	}
 	return err
 }
+
+// readRules counts the rules of each chain of our table, and gives the comment
+// of the first. It leaves the expressions alone: the library fails on some of
+// them.
+func readRules(family nftables.TableFamily) (count map[string]int, marks map[string]string, err error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close()
+	table, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.NFTA_RULE_TABLE, Data: []byte(TableName + "\x00")}})
+	if err != nil {
+		return nil, nil, err
+	}
+	messages, err := conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETRULE, Flags: netlink.Request | netlink.Dump},
+		Data:   append([]byte{byte(family), unix.NFNETLINK_V0, 0, 0}, table...),
+	})
+	count, marks = map[string]int{}, map[string]string{}
+	for _, m := range messages {
+		chain, comment, err := decodeRule(m.Data)
+		if err != nil {
+			return nil, nil, err
+		}
+		if count[chain]++; count[chain] == 1 {
+			marks[chain] = comment
+		}
+	}
+	return count, marks, err
+}
+
+func decodeRule(b []byte) (chain, comment string, err error) {
+	if len(b) < nfgenmsgLen {
+		return "", "", errors.New("truncated message")
+	}
+	ad, err := netlink.NewAttributeDecoder(b[nfgenmsgLen:])
+	if err != nil {
+		return "", "", err
+	}
+	for ad.Next() {
+		switch ad.Type() {
+		case unix.NFTA_RULE_CHAIN:
+			chain = ad.String()
+		case unix.NFTA_RULE_USERDATA:
+			comment, _ = userdata.GetString(ad.Bytes(), userdata.TypeComment)
+		}
+	}
+	return chain, comment, ad.Err()
+}
+
+// nfgenmsgLen is the length of the header behind netlink's own: family,
+// version and resource id.
+const nfgenmsgLen = 4
 
 func chainOf(c *nftables.Chain, rules int) heldChain {
 	h := heldChain{rules: rules, accept: true}
@@ -259,7 +310,7 @@ func column(field Field, b []byte) string {
 	switch field {
 	case Proto:
 		return protoName(b[0])
-	case Service:
+	case Service, TCPService, UDPService, SCTPService:
 		return strconv.Itoa(int(binary.BigEndian.Uint16(b)))
 	case Slot:
 		return strconv.FormatUint(uint64(binary.NativeEndian.Uint32(b)), 10)

@@ -32,12 +32,18 @@ const TableName = "pointsman"
 type Field int
 
 // The column types. A Slot is a number that is matched with numgen (or
-// jhash); it needs typeof, since no type name stands for it.
+// jhash); it needs typeof, since no type name stands for it. And where a map
+// has a slot column, the ports in its values need a protocol: once the kernel
+// has given such a map back to it, nft 1.0.6 takes no rule that translates TCP
+// to a "th dport".
 const (
 	Addr Field = iota
 	Proto
 	Service // a port number: nftables' inet_service
 	Slot
+	TCPService
+	UDPService
+	SCTPService
 )
 
 // Set describes a set or, where it has a Value or is a Verdict map, a map.

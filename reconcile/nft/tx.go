@@ -16,7 +16,7 @@ func (f Family) typeName(field Field) string {
 	switch field {
 	case Proto:
 		return "inet_proto"
-	case Service:
+	case Service, TCPService, UDPService, SCTPService:
 		return "inet_service"
 	case Slot:
 		return "integer"
@@ -33,6 +33,12 @@ func (f Family) typeExpr(field Field) string {
 		return "meta l4proto"
 	case Service:
 		return "th dport"
+	case TCPService:
+		return "tcp dport"
+	case UDPService:
+		return "udp dport"
+	case SCTPService:
+		return "sctp dport"
 	case Slot:
 		return "numgen random mod 2"
 	}
@@ -146,7 +152,9 @@ func (w *writer) change(c *change) {
 		w.tx.Delete(s.nameOf())
 	}
 	for _, name := range c.dropChains {
-		w.tx.Flush(&knftables.Chain{Name: name})
+		w.tx.Flush(&knftables.Chain{Name: name}) // one may refer to another
+	}
+	for _, name := range c.dropChains {
 		w.tx.Delete(&knftables.Chain{Name: name})
 	}
 	for _, s := range c.addSets {

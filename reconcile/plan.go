@@ -1,0 +1,412 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pointsman/reconcile/nft"
+	"pointsman/state"
+)
+
+// Node is this host, as far as it decides about endpoints.
+type Node struct {
+	Name string
+	Zone string
+}
+
+// Input is everything that a ruleset is computed from.
+type Input struct {
+	Services []*state.Service
+	Node     Node
+
+	// NodePortAddresses are where NodePorts answer, of both families.
+	NodePortAddresses []netip.Addr
+
+	// Addresses are all addresses of this host.
+	Addresses []netip.Addr
+
+	ServiceCIDRs []netip.Prefix // --service-cidr
+	LocalCIDRs   []netip.Prefix // --local-cidr
+}
+
+// sameHost reports whether two inputs differ in nothing but their Services.
+func (in *Input) sameHost(o *Input) bool {
+	return in.Node == o.Node && slices.Equal(in.NodePortAddresses, o.NodePortAddresses) &&
+		slices.Equal(in.Addresses, o.Addresses) && slices.Equal(in.ServiceCIDRs, o.ServiceCIDRs) &&
+		slices.Equal(in.LocalCIDRs, o.LocalCIDRs)
+}
+
+// Planner computes the ruleset of one family. What it worked out for a
+// Service is used again as long as the Service, the host and what the kernel
+// holds of it are the same values.
+type Planner struct {
+	family  nft.Family
+	program string
+	fixed   []nft.Chain
+	last    Input
+	memo    map[*state.Service]*planned
+}
+
+// NewPlanner makes a planner.
+func NewPlanner(f nft.Family) *Planner {
+	p := &Planner{family: f, program: version()}
+	for _, c := range chains() {
+		p.fixed = append(p.fixed, translate(c, f))
+	}
+	return p
+}
+
+// planned is what one Service means.
+type planned struct {
+	frontends map[string]*nft.Group // a frontend's elements, by group
+	shared    map[string]*nft.Group // single elements that other Services may need too
+	chains    map[string]nft.Chain  // made on demand
+	slots     int                   // client sets needed
+	purges    []nft.Purge
+}
+
+// Plan gives the ruleset that the input means. It's a pure function of the
+// input and of the slots that held (the elements that the kernel holds now,
+// nil if none) says are taken.
+func (p *Planner) Plan(in *Input, held func(group string) *nft.Group) *nft.Table {
+	if held == nil {
+		held = func(string) *nft.Group { return nil }
+	}
+	if !in.sameHost(&p.last) {
+		p.memo = nil
+	}
+	memo := make(map[*state.Service]*planned, len(in.Services))
+	t := p.table(in)
+	onDemand := map[string]nft.Chain{}
+	slots := 0
+	for _, s := range in.Services {
+		ps := p.memo[s]
+		if ps == nil || !ps.heldBy(held) {
+			ps = p.service(s, in, held)
+		}
+		memo[s] = ps
+		ps.addTo(t, onDemand)
+		slots = max(slots, ps.slots)
+	}
+	for i := range slots {
+		t.Sets = append(t.Sets, affinity(i))
+	}
+	for _, name := range slices.Sorted(maps.Keys(onDemand)) {
+		t.Chains = append(t.Chains, translate(onDemand[name], p.family))
+	}
+	p.last, p.memo = *in, memo
+	return t
+}
+
+// table is the ruleset without any Service.
+func (p *Planner) table(in *Input) *nft.Table {
+	t := &nft.Table{
+		Family: p.family, Schema: schema, Program: p.program,
+		Sets: slices.Clone(schema.Sets), Chains: slices.Clone(p.fixed),
+		Groups: make(map[string]*nft.Group, len(in.Services)*3),
+	}
+	for set, prefixes := range map[string][]netip.Prefix{"local-cidrs": in.LocalCIDRs, "service-cidrs": in.ServiceCIDRs} {
+		for _, prefix := range disjoint(p.mine(prefixes)) {
+			addShared(t.Groups, set, prefix.String())
+		}
+	}
+	return t
+}
+
+// mine gives the prefixes of the planner's family.
+func (p *Planner) mine(prefixes []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(prefixes), func(x netip.Prefix) bool { return !p.isMine(x.Addr()) })
+}
+
+func (p *Planner) isMine(a netip.Addr) bool { return a.IsValid() && a.Is6() == (p.family == nft.IPv6) }
+
+// disjoint drops prefixes that lie within others: the kernel refuses
+// overlapping intervals (kubernetes/kubernetes#33035 is what follows).
+func disjoint(prefixes []netip.Prefix) []netip.Prefix {
+	sorted := make([]netip.Prefix, len(prefixes))
+	for i, p := range prefixes {
+		sorted[i] = p.Masked()
+	}
+	slices.SortFunc(sorted, netip.Prefix.Compare)
+	var out []netip.Prefix
+	for _, p := range sorted {
+		if len(out) == 0 || !out[len(out)-1].Overlaps(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// heldBy reports whether the kernel holds a plan as it is, so that making it
+// again would give the same.
+func (ps *planned) heldBy(held func(string) *nft.Group) bool {
+	for id, g := range ps.frontends {
+		if held(id) != g {
+			return false
+		}
+	}
+	return len(ps.purges) == 0
+}
+
+func (ps *planned) addTo(t *nft.Table, chains map[string]nft.Chain) {
+	addMissing(t.Groups, ps.frontends)
+	addMissing(t.Groups, ps.shared)
+	maps.Copy(chains, ps.chains)
+	t.Purges = append(t.Purges, ps.purges...)
+}
+
+// addMissing adds groups by the names that are not taken. Of two Services that
+// claim one frontend on this very host (a NodePort here is an externalIP
+// there) the first by name keeps it, as everywhere.
+func addMissing(groups, more map[string]*nft.Group) {
+	for id, g := range more {
+		if groups[id] == nil {
+			groups[id] = g
+		}
+	}
+}
+
+func addShared(groups map[string]*nft.Group, set, key string) {
+	groups[set+" "+key] = nft.NewGroup([]nft.Element{{Set: set, Key: key}})
+}
+
+// service plans one Service.
+func (p *Planner) service(s *state.Service, in *Input, held func(string) *nft.Group) *planned {
+	ps := &planned{frontends: map[string]*nft.Group{}, shared: map[string]*nft.Group{}, chains: map[string]nft.Chain{}}
+	for _, a := range s.ClusterIPs {
+		if p.isMine(a) {
+			addShared(ps.shared, "cluster-ips", a.String())
+		}
+	}
+	for i := range s.Ports {
+		port := &s.Ports[i]
+		eps := choose(port.Endpoints, p.family == nft.IPv6, in.Node)
+		p.hairpin(ps, port, eps, in)
+		for _, f := range p.frontends(port, in) {
+			if f.Kind == state.ExternalIP || f.Kind == state.LoadBalancerIP {
+				addShared(ps.shared, "external-vips", f.Address.String())
+			}
+			b := newBuilder(f, port.Protocol)
+			b.frontend(ps, s, eps, held(b.key))
+			b.firewall(s, p, in)
+			ps.frontends[b.key] = nft.NewGroup(b.elements)
+		}
+	}
+	return ps
+}
+
+// frontends gives a port's frontends of the family, NodePorts at each of the
+// node's NodePort addresses.
+func (p *Planner) frontends(port *state.Port, in *Input) []state.Frontend {
+	var out []state.Frontend
+	for _, f := range port.Frontends {
+		if f.Kind != state.NodePort {
+			if p.isMine(f.Address) {
+				out = append(out, f)
+			}
+			continue
+		}
+		for _, a := range in.NodePortAddresses {
+			if p.isMine(a) {
+				out = append(out, state.Frontend{Kind: state.NodePort, Address: a, Port: f.Port})
+			}
+		}
+	}
+	return out
+}
+
+// hairpin notes the endpoints that may be the client of their own Service and
+// whose replies would not come back through this host.
+func (p *Planner) hairpin(ps *planned, port *state.Port, eps choice, in *Input) {
+	here := map[netip.AddrPort]bool{}
+	for _, e := range port.Endpoints {
+		here[e.Address] = e.NodeName != "" && e.NodeName == in.Node.Name
+	}
+	for _, e := range slices.Concat(eps.cluster, eps.local) {
+		inside := func(l netip.Prefix) bool { return l.Contains(e.Addr()) }
+		if here[e] || slices.ContainsFunc(in.LocalCIDRs, inside) {
+			a := e.Addr().String()
+			addShared(ps.shared, "hairpin", keyOf(a, a, protoName(port.Protocol), strconv.Itoa(int(e.Port()))))
+		}
+	}
+}
+
+func protoName(p state.Protocol) string { return strings.ToLower(string(p)) }
+
+func keyOf(columns ...string) string { return strings.Join(columns, " . ") }
+
+// builder collects the elements of one frontend.
+type builder struct {
+	state.Frontend
+	proto    string // as nft writes it
+	key      string
+	elements []nft.Element
+}
+
+func newBuilder(f state.Frontend, protocol state.Protocol) *builder {
+	proto := protoName(protocol)
+	return &builder{Frontend: f, proto: proto, key: keyOf(f.Address.String(), proto, strconv.Itoa(int(f.Port)))}
+}
+
+func (b *builder) add(set, value string) { b.addKey(set, b.key, value) }
+
+func (b *builder) addKey(set, key, value string) {
+	b.elements = append(b.elements, nft.Element{Set: set, Key: key, Value: value})
+}
+
+// frontend says what the frontend does: see the table of frontends in
+// semantics.
+func (b *builder) frontend(ps *planned, s *state.Service, eps choice, held *nft.Group) {
+	policy := s.InternalTrafficPolicy
+	if b.Kind.External() {
+		policy = s.ExternalTrafficPolicy
+	}
+	switch {
+	case len(eps.cluster) == 0 && len(eps.local) == 0:
+		b.add("no-endpoints", "goto reject-new")
+		return
+	case policy == state.Local && b.Kind.External():
+		b.external(ps, s, eps, held)
+	case policy == state.Local:
+		b.backends(ps, s, eps.local, held)
+	default:
+		b.backends(ps, s, eps.cluster, held)
+		if b.Kind.External() {
+			b.add("masquerade-all", "")
+		}
+	}
+}
+
+// backends sends the frontend's traffic to one set of endpoints, or drops it
+// when there are none of them but others elsewhere.
+func (b *builder) backends(ps *planned, s *state.Service, eps []netip.AddrPort, held *nft.Group) {
+	if len(eps) == 0 {
+		b.add("no-endpoints", "drop")
+		return
+	}
+	lists := b.lists(ps, s, held, eps, nil)
+	b.add("services", lists.cluster)
+}
+
+// external is externalTrafficPolicy Local: sources inside get all endpoints,
+// the others this node's.
+func (b *builder) external(ps *planned, s *state.Service, eps choice, held *nft.Group) {
+	lists := b.lists(ps, s, held, eps.cluster, eps.local)
+	b.add("services", "goto external-local")
+	b.add("masquerade-own", "")
+	b.add("no-endpoints", "drop")
+	if lists.cluster != "" {
+		b.add("cluster-services", lists.cluster)
+	}
+	if lists.local != "" {
+		b.add("local-services", lists.local)
+	}
+}
+
+// verdicts send a packet to one of a frontend's endpoints, or of its local
+// ones; empty where there are none.
+type verdicts struct{ cluster, local string }
+
+// lists writes the frontend's endpoints into their maps and gives the
+// verdicts that choose among them.
+func (b *builder) lists(ps *planned, s *state.Service, held *nft.Group, cluster, local []netip.AddrPort) verdicts {
+	v := verdicts{
+		cluster: b.list(ps, endpointsMap, "", held, texts(cluster)),
+		local:   b.list(ps, localMap, "local-", held, texts(local)),
+	}
+	if s.Affinity > 0 {
+		return b.sticky(ps, int(s.Affinity.Seconds()), held, texts(cluster), texts(local))
+	}
+	return v
+}
+
+// list writes endpoints into the slots of a map.
+func (b *builder) list(ps *planned, set, which string, held *nft.Group, want []string) string {
+	if len(want) == 0 {
+		return ""
+	}
+	set += b.proto
+	for slot, e := range place(held.Slots(set), want) {
+		b.addKey(set, keyOf(b.key, strconv.Itoa(slot)), e)
+	}
+	c := pick(b.pickName(which, len(want)), b.proto, set, len(want))
+	ps.chains[c.Name] = c
+	return "goto " + c.Name
+}
+
+func (b *builder) pickName(which string, n int) string {
+	return fmt.Sprintf("pick-%s-%s%d", b.proto, which, n)
+}
+
+// sticky writes endpoints into maps by their lasting slot numbers, which
+// clients are remembered by.
+func (b *builder) sticky(ps *planned, seconds int, held *nft.Group, cluster, local []string) verdicts {
+	taken := map[int]string{}
+	maps.Copy(taken, held.Slots(stickyMap+b.proto))
+	maps.Copy(taken, held.Slots(stickyLocalMap+b.proto))
+	all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(cluster, local))))
+	number, fresh := settle(taken, all)
+	for _, slot := range fresh {
+		ps.purges = append(ps.purges, nft.Purge{Set: affinity(slot).Name, Suffix: b.key})
+	}
+	for _, e := range all {
+		slot := number[e]
+		ps.slots = max(ps.slots, slot+1)
+		r := record(slot, seconds)
+		ps.chains[r.Name] = r
+		b.addKey("sticky-record", keyOf(b.key, e), "jump "+r.Name)
+	}
+	return verdicts{
+		cluster: b.stickyList(ps, stickyMap, "", cluster, number),
+		local:   b.stickyList(ps, stickyLocalMap, "local-", local, number),
+	}
+}
+
+func (b *builder) stickyList(ps *planned, set, which string, want []string, number map[string]int) string {
+	if len(want) == 0 {
+		return ""
+	}
+	slots := 0
+	for _, e := range want {
+		b.addKey(set+b.proto, keyOf(b.key, strconv.Itoa(number[e])), e)
+		slots = max(slots, number[e]+1)
+	}
+	name := fmt.Sprintf("sticky-%s-%s%d-%d", b.proto, which, len(want), slots)
+	ps.chains[name] = sticky(name, b.proto, set+b.proto, b.pickName(which, len(want)), slots)
+	return "goto " + name
+}
+
+// texts gives endpoints as nft writes them in a map, sorted.
+func texts(eps []netip.AddrPort) []string {
+	out := make([]string, len(eps))
+	for i, e := range eps {
+		out[i] = keyOf(e.Addr().String(), strconv.Itoa(int(e.Port())))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// firewall lets only the declared ranges reach a load-balancer address. A
+// family without ranges is open. If a range holds an address of this host,
+// the VIP itself is an allowed source: a host that the VIP is bound on sends
+// from it (kubernetes/kubernetes#119656).
+func (b *builder) firewall(s *state.Service, p *Planner, in *Input) {
+	ranges := disjoint(p.mine(s.SourceRanges))
+	if b.Kind != state.LoadBalancerIP || len(ranges) == 0 || ranges[0].Bits() == 0 {
+		return
+	}
+	within := func(a netip.Addr) bool {
+		return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
+	}
+	if slices.ContainsFunc(in.Addresses, within) {
+		ranges = disjoint(append(ranges, netip.PrefixFrom(b.Address, b.Address.BitLen())))
+	}
+	b.add("firewalled", "")
+	for _, r := range ranges {
+		b.addKey("source-ranges", keyOf(b.key, r.String()), "")
+	}
+}
