@@ -36,13 +36,13 @@ func (d *demo) start(ctx context.Context) error {
 func (d *demo) spread(ctx context.Context) error {
 	d.heading("Connections to the Service's address are spread over its backends.")
 	d.command("c", nc(clusterIP4)+"      # 300 times, by way of n1")
-	var t tally
-	t.connect(ctx, d.lab.Client, clusterIP4, 300)
-	d.bars(backends, t.counts)
-	if err := t.check(backends...); err != nil {
+	var t lab.Tally
+	t.Connect(ctx, d.lab.Client, clusterIP4, 300)
+	d.bars(backends, t.Counts)
+	if err := check(&t, backends...); err != nil {
 		return err
 	}
-	d.result("%d connections, none failed", t.total)
+	d.result("%d connections, none failed", t.Total)
 	return nil
 }
 
@@ -54,12 +54,12 @@ func (d *demo) fromEverywhere(ctx context.Context) error {
 		to   netip.AddrPort
 	}{{d.lab.Client, clusterIP6}, {n2, clusterIP4}, {n2, clusterIP6}} {
 		d.command(way.from.Name, nc(way.to))
-		var t tally
-		t.connect(ctx, way.from, way.to, 300)
-		if err := t.check(backends...); err != nil {
+		var t lab.Tally
+		t.Connect(ctx, way.from, way.to, 300)
+		if err := check(&t, backends...); err != nil {
 			return err
 		}
-		d.result("%d connections, none failed: %s", t.total, &t)
+		d.result("%d connections, none failed: %s", t.Total, &t)
 	}
 	return nil
 }
@@ -67,16 +67,16 @@ func (d *demo) fromEverywhere(ctx context.Context) error {
 func (d *demo) nodePorts(ctx context.Context) error {
 	d.heading("The NodePort answers on every host's own address; that needs no route.")
 	d.command("c", fmt.Sprintf("for host in n1 n2 n3; do nc $host %d; done", nodePort))
-	var t tally
+	var t lab.Tally
 	for _, n := range d.lab.Nodes {
 		for _, a := range []netip.Addr{n.Addr4(), n.Addr6()} {
-			t.connect(ctx, d.lab.Client, netip.AddrPortFrom(a, nodePort), 50)
+			t.Connect(ctx, d.lab.Client, netip.AddrPortFrom(a, nodePort), 50)
 		}
 	}
-	if err := t.check(backends...); err != nil {
+	if err := check(&t, backends...); err != nil {
 		return err
 	}
-	d.result("%d connections to 3 IPv4 and 3 IPv6 addresses, none failed: %s", t.total, &t)
+	d.result("%d connections to 3 IPv4 and 3 IPv6 addresses, none failed: %s", t.Total, &t)
 	return nil
 }
 
@@ -106,9 +106,9 @@ func (d *demo) moved(ctx context.Context) error {
 // leaving takes b2 out, and then off, while a client keeps connecting.
 func (d *demo) leaving(ctx context.Context) error {
 	d.heading("A backend leaves while clients keep connecting.")
-	s := startStream(ctx, d.lab.Client, clusterIP4)
-	defer s.stop()
-	if err := s.wait(ctx, 100); err != nil {
+	s := d.lab.Client.Stream(ctx, lab.TCP, clusterIP4, pace)
+	defer s.Stop()
+	if err := s.Wait(ctx, 100); err != nil {
 		return err
 	}
 	err := d.change("web-endpoints.yaml",
@@ -118,22 +118,21 @@ func (d *demo) leaving(ctx context.Context) error {
 		return err
 	}
 	edited := time.Now()
-	last, err := s.waitForLast(ctx, "b2")
+	last, err := waitForLast(ctx, s, "b2")
 	if err != nil {
 		return err
 	}
 	d.command("b2", "systemctl stop web")
 	d.servers[1].Close()
-	if err := s.wait(ctx, 300); err != nil {
+	if err := s.Wait(ctx, 300); err != nil {
 		return err
 	}
-	s.stop()
-	t := s.now()
-	if err := t.check(); err != nil {
+	t := s.Stop()
+	if err := t.Check(); err != nil {
 		return err
 	}
 	d.result("b2 got its last new connection %s after the files were saved", max(last.Sub(edited), 0).Round(time.Millisecond))
-	d.result("b1 and b3 took over; of %d connections meanwhile, none failed", t.total)
+	d.result("b1 and b3 took over; of %d connections meanwhile, none failed", t.Total)
 	return nil
 }
 
@@ -152,12 +151,12 @@ func (d *demo) withoutAgents(ctx context.Context) error {
 	}
 	d.command("n1", "kill -9 $(pidof pointsman)      # and on n2, and n3")
 	d.command("c", nc(clusterIP4))
-	var t tally
-	t.connect(ctx, d.lab.Client, clusterIP4, 300)
-	if err := t.check("b1", "b3"); err != nil {
+	var t lab.Tally
+	t.Connect(ctx, d.lab.Client, clusterIP4, 300)
+	if err := check(&t, "b1", "b3"); err != nil {
 		return err
 	}
-	d.result("%d connections, none failed: %s", t.total, &t)
+	d.result("%d connections, none failed: %s", t.Total, &t)
 	return nil
 }
 

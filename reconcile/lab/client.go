@@ -60,18 +60,24 @@ func (r Reply) String() string {
 	return fmt.Sprintf("%s (%v)", r.Outcome, r.Err)
 }
 
-func failure(err error) Reply {
+// OutcomeOf tells what an error of Dial, of a read or of a write means.
+func OutcomeOf(err error) Outcome {
+	if err == nil {
+		return OK
+	}
 	var slow net.Error
 	if errors.As(err, &slow) && slow.Timeout() {
-		return Reply{Outcome: Timeout, Err: err}
+		return Timeout
 	}
 	for _, o := range outcomes {
 		if errors.Is(err, o.err) {
-			return Reply{Outcome: o.outcome, Err: err}
+			return o.outcome
 		}
 	}
-	return Reply{Outcome: Failed, Err: err}
+	return Failed
 }
+
+func failure(err error) Reply { return Reply{Outcome: OutcomeOf(err), Err: err} }
 
 // Connect opens a new connection (a new socket) to a backend, asks it once and
 // closes.

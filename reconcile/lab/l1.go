@@ -37,8 +37,9 @@ type L1 struct {
 	Nodes    []*Host
 	Backends []*Host // b1, b2, ...: those behind n1 first
 
-	lan, uplink *Network
-	behind      []*Network // behind[i] joins node i and its backends
+	LAN    *Network
+	Uplink *Network
+	Behind []*Network // Behind[i] joins node i and its backends
 }
 
 // L1 builds the lab of the cases, with the given number of backends behind each
@@ -47,11 +48,11 @@ func (l *Lab) L1(backends ...int) *L1 {
 	if len(backends) == 0 {
 		backends = []int{3, 1, 1}
 	}
-	x := &L1{Lab: l, lan: l.Network("lan"), uplink: l.Network("uplink")}
+	x := &L1{Lab: l, LAN: l.Network("lan"), Uplink: l.Network("uplink")}
 	x.Client, x.Router = l.Host("c"), l.Host("r")
-	x.Client.Join(x.lan, "192.0.2.50/24", "2001:db8::50/64")
-	x.Router.Join(x.lan, "192.0.2.1/24", "2001:db8::1/64")
-	x.Router.Join(x.uplink, "198.51.100.1/24", "2001:db8:100::1/64")
+	x.Client.Join(x.LAN, "192.0.2.50/24", "2001:db8::50/64")
+	x.Router.Join(x.LAN, "192.0.2.1/24", "2001:db8::1/64")
+	x.Router.Join(x.Uplink, "198.51.100.1/24", "2001:db8:100::1/64")
 	x.Router.Forwarding()
 	for i := range backends {
 		x.addNode(i)
@@ -66,10 +67,10 @@ func (l *Lab) L1(backends ...int) *L1 {
 // addNode adds node n<i+1> and the ways to what will be behind it.
 func (x *L1) addNode(i int) {
 	n := x.Host(fmt.Sprintf("n%d", i+1))
-	n.Join(x.lan, fmt.Sprintf("192.0.2.%d/24", 11+i), fmt.Sprintf("2001:db8::%d/64", 11+i))
-	x.behind = append(x.behind, x.Network("behind-"+n.Name))
-	n.Join(x.behind[i], fmt.Sprintf("10.20.%d.1/24", i), fmt.Sprintf("2001:db8:20:%d::1/64", i))
-	n.Join(x.uplink, fmt.Sprintf("198.51.100.%d/24", 11+i), fmt.Sprintf("2001:db8:100::%d/64", 11+i))
+	n.Join(x.LAN, fmt.Sprintf("192.0.2.%d/24", 11+i), fmt.Sprintf("2001:db8::%d/64", 11+i))
+	x.Behind = append(x.Behind, x.Network("behind-"+n.Name))
+	n.Join(x.Behind[i], fmt.Sprintf("10.20.%d.1/24", i), fmt.Sprintf("2001:db8:20:%d::1/64", i))
+	n.Join(x.Uplink, fmt.Sprintf("198.51.100.%d/24", 11+i), fmt.Sprintf("2001:db8:100::%d/64", 11+i))
 	n.Forwarding()
 	// The preferred source makes a node known by its address towards the client.
 	n.IP(fmt.Sprintf("route add default via 198.51.100.1 src %s", n.Addr4()),
@@ -93,7 +94,7 @@ func (x *L1) addBackends(i, count int) {
 	for j := range count {
 		b := x.Host(fmt.Sprintf("b%d", len(x.Backends)+1))
 		last := 10*(i+1) + j + 1
-		b.Join(x.behind[i], fmt.Sprintf("10.20.%d.%d/24", i, last), fmt.Sprintf("2001:db8:20:%d::%d/64", i, last))
+		b.Join(x.Behind[i], fmt.Sprintf("10.20.%d.%d/24", i, last), fmt.Sprintf("2001:db8:20:%d::%d/64", i, last))
 		b.Route("default", netip.MustParseAddr(fmt.Sprintf("10.20.%d.1", i)))
 		b.Route("default", netip.MustParseAddr(fmt.Sprintf("2001:db8:20:%d::1", i)))
 		x.Backends = append(x.Backends, b)

@@ -161,6 +161,26 @@ func TestLargeDatagramsCross(t *testing.T) {
 	}
 }
 
+func TestStreamTellsWhatBecameOfItsConnections(t *testing.T) {
+	l := New(t).L1(1)
+	b := l.Backends[0].Serve(TCP, 80)
+	s := l.Client.Stream(t.Context(), TCP, netip.AddrPortFrom(l.Backends[0].Addr4(), 80), time.Millisecond)
+	if err := s.Wait(t.Context(), 20); err != nil {
+		t.Fatal(err)
+	}
+	if now := s.Now(); now.Check() != nil || now.Counts["b1"] != now.Total || s.Last("b1").IsZero() {
+		t.Errorf("while b1 serves: %v, %v", now, now.Check())
+	}
+	b.Close()
+	if err := s.Wait(t.Context(), 20); err != nil {
+		t.Fatal(err)
+	}
+	end := s.Stop()
+	if err := end.Check(); err == nil || end.Failed[0].Outcome != Refused || end.Total < 40 {
+		t.Errorf("after b1 has closed: %v, %v", end, err)
+	}
+}
+
 func TestDoIsInsideAndComesBack(t *testing.T) {
 	l := New(t)
 	h := l.Host("h")
