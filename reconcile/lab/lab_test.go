@@ -91,10 +91,10 @@ func TestOutcomesOfFailures(t *testing.T) {
 	}{
 		{TCP, 80, patience, Refused}, // nobody listens
 		{UDP, 80, patience, Refused},
-		{TCP, 81, 300 * time.Millisecond, Timeout},
-		{UDP, 81, 300 * time.Millisecond, Timeout},
-		{SCTP, 81, 300 * time.Millisecond, Timeout},
-		{UDP, 82, 300 * time.Millisecond, Timeout},
+		{TCP, 81, 150 * time.Millisecond, Timeout},
+		{UDP, 81, 150 * time.Millisecond, Timeout},
+		{SCTP, 81, 150 * time.Millisecond, Timeout},
+		{UDP, 82, 150 * time.Millisecond, Timeout},
 		{TCP, 83, patience, Refused},
 		{UDP, 83, patience, Refused},
 		{SCTP, 83, patience, Refused},
