@@ -1,0 +1,315 @@
+// Package reconcile makes the kernel equal to what the Services mean on this
+// host. The ruleset is planned anew from everything that is known whenever
+// anything changes (Planner.Plan, pure); what the kernel holds already is not
+// sent again (package nft); and only Loop writes.
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"pointsman/reconcile/host"
+	"pointsman/reconcile/nft"
+	"pointsman/state"
+)
+
+// Desired is what the manifests and the fleet say should be served.
+type Desired struct {
+	Services []*state.Service
+
+	// InternalIPs and Zone are what the manifests say of this node itself.
+	InternalIPs []netip.Addr
+	Zone        string
+
+	// FleetIPs are the addresses of all nodes, which no service range may hold.
+	FleetIPs []netip.Addr
+}
+
+// Config is what an operator says about this host.
+type Config struct {
+	NodeName      string
+	ServiceCIDRs  []netip.Prefix
+	LocalCIDRs    []netip.Prefix
+	NodePortCIDRs []netip.Prefix // --nodeport-addresses
+
+	// Resync is the period in which the kernel's ruleset generation is
+	// compared with what is known of it, FullResync that in which everything
+	// is read back.
+	Resync, FullResync time.Duration
+
+	Log     *slog.Logger
+	Metrics *Metrics
+	Health  *Health
+}
+
+// Desires is where Desired comes from. Changed carries no data; Latest is nil
+// as long as nothing is known, and then the kernel is left as it is.
+type Desires interface {
+	Changed() <-chan struct{}
+	Latest() *Desired
+}
+
+// Loop is the only writer of our tables.
+type Loop struct {
+	Config
+	desires Desires
+	addrs   *host.Watcher
+	journal *host.Journal
+	tables  []*table
+	ledger  host.Ledger
+
+	failures  int       // syncs in a row
+	drifted   bool      // somebody else changed our tables, and that isn't repaired yet
+	repairAt  time.Time // before it no repair begins: a fight must not take all of the CPU
+	seen      uint32    // the generation up to which the journal is complete
+	resynced  uint32    // the generation at the last resync
+	refused   string    // the service ranges that are not in force, and why
+	nodePorts string    // where NodePorts answer, and why there
+}
+
+// table is one family's part.
+type table struct {
+	kernel  *nft.Kernel
+	planner *Planner
+	in      host.Table
+}
+
+// NewLoop opens the tables of the families that the kernel has, and
+// subscribes to what happens to them. It changes nothing.
+func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
+	l := &Loop{Config: cfg, desires: desires, addrs: addrs}
+	var names []host.Table
+	for _, f := range families() {
+		k, err := nft.Open(f, schema, host.Generation)
+		if err != nil {
+			return nil, err
+		}
+		t := &table{kernel: k, planner: NewPlanner(f), in: host.Table{Family: host.IPv4, Name: nft.TableName}}
+		if f == nft.IPv6 {
+			t.in.Family = host.IPv6
+		}
+		l.tables = append(l.tables, t)
+		names = append(names, t.in)
+	}
+	generation, err := host.Generation()
+	if err != nil {
+		return nil, fmt.Errorf("generation id: %w", err)
+	}
+	l.ledger.Known(generation)
+	l.seen, l.resynced = generation, generation
+	l.journal, err = host.NewJournal(names...)
+	return l, err
+}
+
+// families are the families that the kernel has.
+func families() []nft.Family {
+	v4, v6 := host.Families()
+	var out []nft.Family
+	if v4 {
+		out = append(out, nft.IPv4)
+	}
+	if v6 {
+		out = append(out, nft.IPv6)
+	}
+	return out
+}
+
+// Journal must be run beside the loop.
+func (l *Loop) Journal() *host.Journal { return l.journal }
+
+// Run reconciles until ctx ends. It leaves the rules in place.
+func (l *Loop) Run(ctx context.Context) error {
+	resync := time.NewTicker(l.Resync)
+	defer resync.Stop()
+	full := time.NewTicker(l.FullResync)
+	defer full.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.desires.Changed():
+		case <-l.addrs.C():
+		case <-l.journal.C():
+		case <-again.C:
+		case <-resync.C:
+			l.compareGeneration()
+		case <-full.C:
+			l.forget(false)
+		}
+		again.Reset(l.step(ctx))
+	}
+}
+
+// never is a timer's setting that is never reached.
+const never = 1 << 62
+
+// step does what there is to do, and says when to come again if nothing
+// happens before.
+func (l *Loop) step(ctx context.Context) time.Duration {
+	l.detectDrift()
+	if wait := time.Until(l.repairAt); l.drifted && wait > 0 {
+		return wait
+	}
+	desired := l.desires.Latest()
+	if desired == nil {
+		return never
+	}
+	began := time.Now()
+	if err := l.sync(ctx, desired); err != nil {
+		return l.failed(err)
+	}
+	if l.drifted {
+		l.drifted = false
+		l.repairAt = time.Now().Add(max(repairGap, time.Since(began)))
+	}
+	if l.failures > 0 {
+		l.Log.Info("the kernel has been programmed after all", "failures", l.failures)
+		l.failures = 0
+	}
+	l.Health.Programmed(time.Now())
+	return never
+}
+
+// repairGap is the shortest time between two repairs.
+const repairGap = 250 * time.Millisecond
+
+// failed counts and logs a failed sync, and gives the time to the next try.
+func (l *Loop) failed(err error) time.Duration {
+	l.failures++
+	l.Metrics.failures.Inc()
+	wait := backoff(l.failures)
+	l.Log.Error("the kernel could not be programmed", "error", oneLine(err), "failures", l.failures, "retry", wait)
+	l.Health.Failed(fmt.Sprintf("nftables: %s (%d failures in a row)", oneLine(err), l.failures))
+	return wait
+}
+
+// backoff gives the time after n failures in a row: 250 ms doubling to 30 s.
+func backoff(n int) time.Duration {
+	return min(250*time.Millisecond<<min(n-1, 10), 30*time.Second)
+}
+
+// oneLine joins nft's messages, which span lines.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// detectDrift finds out whether somebody else has changed our tables since
+// they were last right, and makes the next sync read them back.
+func (l *Loop) detectDrift() {
+	changes, seen := l.journal.Take()
+	l.seen = seen
+	verdict := l.ledger.Judge(changes, seen)
+	for _, t := range l.tables {
+		if touched := verdict.Of(t.in); touched != 0 {
+			t.kernel.Forget(touched == host.Program)
+			l.drifted = true
+		}
+	}
+	for _, c := range verdict {
+		l.Metrics.drift.Inc()
+		l.Log.Warn("somebody else changed our rules, they are repaired", "change", c.String())
+	}
+}
+
+// compareGeneration makes everything be read back if the journal has not come
+// as far as the kernel was a whole period ago.
+func (l *Loop) compareGeneration() {
+	l.detectDrift()
+	now, err := host.Generation()
+	if err != nil {
+		l.Log.Error("the ruleset's generation id could not be read", "error", err)
+		return
+	}
+	if int32(l.seen-l.resynced) < 0 { // generation ids wrap
+		l.Log.Warn("notifications of the kernel have been missed, everything is read back")
+		l.forget(true)
+	}
+	l.resynced = now
+}
+
+func (l *Loop) forget(program bool) {
+	for _, t := range l.tables {
+		t.kernel.Forget(program)
+	}
+}
+
+// sync makes the kernel equal to what is desired, one family after the other.
+// A family that fails doesn't hold back the other.
+func (l *Loop) sync(ctx context.Context, desired *Desired) error {
+	in := l.input(desired)
+	var first error
+	for _, t := range l.tables {
+		if err := l.syncTable(ctx, t, in); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// nftTimeout bounds a sync: nft must not be able to wedge the loop. Loading
+// 250,000 endpoints takes 5 s.
+const nftTimeout = 2 * time.Minute
+
+func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
+	ctx, cancel := context.WithTimeout(ctx, nftTimeout)
+	defer cancel()
+	began := time.Now()
+	if err := t.kernel.Load(ctx); err != nil {
+		return err
+	}
+	stats, err := t.kernel.Sync(ctx, t.planner.Plan(in, t.kernel.Group))
+	for _, s := range t.kernel.Spans() {
+		l.ledger.Wrote(s.Before, s.After)
+	}
+	if err != nil || stats.Transactions == 0 {
+		return err
+	}
+	took := time.Since(began)
+	l.Metrics.synced(t.kernel.Family(), stats, took)
+	l.Log.Info("programmed", "family", t.kernel.Family(), "elements", stats.Elements, "transactions", stats.Transactions,
+		"rewritten", stats.Rewritten, "repair", l.drifted, "took", took.Round(100*time.Microsecond))
+	return nil
+}
+
+// input adds what this host says of itself to what is desired.
+func (l *Loop) input(d *Desired) *Input {
+	addrs := l.addrs.Latest()
+	in := &Input{
+		Services: d.Services, Node: Node{Name: l.NodeName, Zone: d.Zone}, LocalCIDRs: l.LocalCIDRs,
+	}
+	var why []string
+	for _, s := range []host.Stack{addrs.V4, addrs.V6} {
+		for _, a := range s.Addresses {
+			in.Addresses = append(in.Addresses, a.Addr)
+		}
+		chosen, reason := host.NodePortAddresses(s, d.InternalIPs, l.NodePortCIDRs)
+		in.NodePortAddresses = append(in.NodePortAddresses, chosen...)
+		why = append(why, reason)
+	}
+	slices.SortFunc(in.Addresses, netip.Addr.Compare)
+	l.report(&l.nodePorts, fmt.Sprintf("%v (%s)", in.NodePortAddresses, strings.Join(why, "; ")), func(text string) {
+		l.Log.Info("NodePorts answer here", "addresses", text)
+	})
+	var refused []string
+	in.ServiceCIDRs, refused = SafeServiceCIDRs(l.ServiceCIDRs, addrs, d)
+	text := strings.Join(refused, "; ")
+	l.Health.Degraded("service ranges", text)
+	l.report(&l.refused, text, func(text string) {
+		l.Log.Error("a service range is not in force: dropping its addresses would lock somebody out", "why", text)
+	})
+	return in
+}
+
+// report calls say when a text is another one than the last time, and not
+// empty.
+func (l *Loop) report(last *string, text string, say func(string)) {
+	if *last != text && text != "" {
+		say(text)
+	}
+	*last = text
+}
