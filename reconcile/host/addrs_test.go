@@ -85,15 +85,35 @@ func TestWithin(t *testing.T) {
 	}
 }
 
+type nodePortCase struct {
+	stack     Stack
+	internal  []string
+	cidrs     []string
+	want, why string
+}
+
+func expectNodePorts(t *testing.T, tests map[string]nodePortCase) {
+	t.Helper()
+	for name, tt := range tests {
+		var internal []netip.Addr
+		for _, s := range tt.internal {
+			internal = append(internal, netip.MustParseAddr(s))
+		}
+		var cidrs []netip.Prefix
+		for _, s := range tt.cidrs {
+			cidrs = append(cidrs, netip.MustParsePrefix(s))
+		}
+		got, why := NodePortAddresses(tt.stack, internal, cidrs)
+		if text := fmt.Sprint(got); text != tt.want || why != tt.why {
+			t.Errorf("%s: %s: %s\nwant %s: %s", name, text, why, tt.want, tt.why)
+		}
+	}
+}
+
 func TestNodePortAddresses(t *testing.T) {
 	office := office()
 	unrouted := Stack{Addresses: office.V4.Addresses}
-	tests := map[string]struct {
-		stack     Stack
-		internal  []string
-		cidrs     []string
-		want, why string
-	}{
+	tests := map[string]nodePortCase{
 		"InternalIP": {
 			office.V4, []string{"192.0.2.200", "203.0.113.9", "2001:db8::10"}, nil,
 			"[192.0.2.200]", "InternalIP of the Node manifest",
@@ -126,6 +146,13 @@ func TestNodePortAddresses(t *testing.T) {
 			Stack{}, []string{"192.0.2.10"}, nil,
 			"[]", "this host has no global address of the family",
 		},
+	}
+	expectNodePorts(t, tests)
+}
+
+func TestNodePortAddressesByRange(t *testing.T) {
+	office := office()
+	expectNodePorts(t, map[string]nodePortCase{
 		"a range before all else": {
 			office.V4, []string{"10.1.2.3"}, []string{"192.0.2.0/24", "192.0.2.128/25", "127.0.0.0/8"},
 			"[192.0.2.10 192.0.2.200]", "--nodeport-addresses 192.0.2.0/24,192.0.2.128/25,127.0.0.0/8",
@@ -138,21 +165,7 @@ func TestNodePortAddresses(t *testing.T) {
 			office.V6, []string{"2001:db8::10"}, []string{"192.0.2.0/24"},
 			"[]", "no address of the family is in --nodeport-addresses 192.0.2.0/24",
 		},
-	}
-	for name, tt := range tests {
-		var internal []netip.Addr
-		for _, s := range tt.internal {
-			internal = append(internal, netip.MustParseAddr(s))
-		}
-		var cidrs []netip.Prefix
-		for _, s := range tt.cidrs {
-			cidrs = append(cidrs, netip.MustParsePrefix(s))
-		}
-		got, why := NodePortAddresses(tt.stack, internal, cidrs)
-		if text := fmt.Sprint(got); text != tt.want || why != tt.why {
-			t.Errorf("%s: %s: %s\nwant %s: %s", name, text, why, tt.want, tt.why)
-		}
-	}
+	})
 }
 
 // A virtual address that a host takes over must not become the one that its

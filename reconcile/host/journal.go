@@ -37,7 +37,11 @@ type Journal struct {
 // NewJournal subscribes (CAP_NET_ADMIN): every transaction that commits after
 // it returns will be recorded. Run must be called, or the socket leaks.
 func NewJournal(tables ...Table) (*Journal, error) {
-	events, err := subscribe(unix.NETLINK_NETFILTER, journalBuffer, unix.NFNLGRP_NFTABLES)
+	return newJournal(journalBuffer, tables...)
+}
+
+func newJournal(bufferBytes int, tables ...Table) (*Journal, error) {
+	events, err := subscribe(unix.NETLINK_NETFILTER, bufferBytes, unix.NFNLGRP_NFTABLES)
 	if err != nil {
 		return nil, fmt.Errorf("follow nf_tables: %w", err)
 	}
@@ -53,8 +57,9 @@ func NewJournal(tables ...Table) (*Journal, error) {
 	}, nil
 }
 
-// C signals that there are changes to Take, our own among them. It has room
-// for one signal.
+// C signals that transactions have been recorded: time to Take. Those of
+// others' tables signal too, for a write of ours that they fell into can be
+// judged only when the last of them has been seen. It has room for one signal.
 func (j *Journal) C() <-chan struct{} { return j.signal }
 
 // Take hands over the changes recorded since it was called last, in order,
@@ -104,6 +109,9 @@ func (j *Journal) record() error {
 func (j *Journal) publish(changes []Change, seen uint32) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if seen != j.seen || len(changes) > 0 {
+		poke(j.signal)
+	}
 	j.seen = seen
 	for _, c := range changes {
 		if n := len(j.changes); n >= journalLength {
@@ -111,8 +119,5 @@ func (j *Journal) publish(changes []Change, seen uint32) {
 		} else {
 			j.changes = append(j.changes, c)
 		}
-	}
-	if len(changes) > 0 {
-		poke(j.signal)
 	}
 }

@@ -97,12 +97,13 @@ func alone(own []Own, gap Change) int {
 	})
 }
 
-// transactions counts those that touched our tables during a write.
+// transactions counts those that touched our tables during a write, as far as
+// they can be told; a gap that reaches into it counts for one.
 func transactions(o Own, changes []Change) int {
 	n := 0
 	for _, c := range changes {
-		if o.holds(c.First) || o.holds(c.Last) || o.inside(c) {
-			n += c.Count
+		if later(c.Last, o.Before) && !later(c.First, o.After) {
+			n += max(c.Count, 1)
 		}
 	}
 	return n

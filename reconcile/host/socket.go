@@ -21,9 +21,9 @@ var (
 	errEmpty = errors.New("no notification is queued")
 )
 
-// receiveBuffer is what a datagram must fit into. Kernels put at most
-// NLMSG_GOODSIZE (8 KiB, or a page where that is larger, so up to 64 KiB)
-// into one notification.
+// receiveBuffer is what a datagram must fit into. nf_tables puts at most
+// NLMSG_GOODSIZE (a page, at most 8 KiB) into one; that of an interface with
+// many virtual functions can be larger.
 const receiveBuffer = 64 << 10
 
 // socket is a subscription to netlink multicast groups. The netlink library

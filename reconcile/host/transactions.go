@@ -107,12 +107,20 @@ func (c Change) String() string {
 	return fmt.Sprintf("changed by %s (pid %d), %s", c.Process, c.PID, generations)
 }
 
-// merge runs two changes together, in order. A gap swallows all.
+// merge runs two changes together, in order. A gap swallows all; it may begin
+// before changes that were recorded while it was open.
 func (c Change) merge(next Change) Change {
-	next.First = c.First
 	if c.Lost || next.Lost {
-		return Change{First: next.First, Last: next.Last, Lost: true}
+		gap := Change{First: c.First, Last: next.Last, Lost: true}
+		if later(c.First, next.First) {
+			gap.First = next.First
+		}
+		if later(c.Last, next.Last) {
+			gap.Last = c.Last
+		}
+		return gap
 	}
+	next.First = c.First
 	next.Count += c.Count
 	tables := maps.Clone(c.Tables)
 	for t, touched := range next.Tables {

@@ -160,30 +160,6 @@ func TestFollowKeepsTheLastGoodReading(t *testing.T) {
 	})
 }
 
-// A subscriber that lags behind is told, once, and goes on.
-func TestOverflowIsReported(t *testing.T) {
-	s, err := subscribe(unix.NETLINK_ROUTE, 1, unix.RTNLGRP_LINK)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.file.Close()
-	veth(t, "pma", "pmb")
-	ip(t, "link set pma up", "link set pma down", "link set pma up", "link set pma down")
-	if _, err := s.receive(true); !errors.Is(err, errOverflow) {
-		t.Fatalf("got %v", err)
-	}
-	for err = nil; err == nil; {
-		_, err = s.receive(false)
-	}
-	if !errors.Is(err, errEmpty) {
-		t.Fatalf("after the overflow: %v", err)
-	}
-	ip(t, "link set pma up")
-	if _, err = s.receive(true); err != nil {
-		t.Errorf("the next notification: %v", err)
-	}
-}
-
 func TestConcernsAddrs(t *testing.T) {
 	message := func(kind uint16, payload ...byte) []byte { return frame(kind, payload) }
 	route := func(bits, table byte) []byte {
