@@ -147,62 +147,87 @@ func (s *scanner) list(dir string) (dirList, error) {
 		return dirList{}, vanished(dir, err)
 	}
 	l := dirList{id: stampOf(info).id()}
+	names, err := s.namesIn(f, dir)
+	if err != nil {
+		return dirList{}, err
+	}
+	l.git = dir != "." && slices.Contains(names, ".git")
+	names = slices.DeleteFunc(names, ignored)
+	nodes, err := statAll(f, dir, names)
+	if err != nil {
+		return dirList{}, err
+	}
+	for i, name := range names {
+		l.sort(dir, name, nodes[i])
+	}
+	return l, nil
+}
+
+// namesIn returns the names in a directory. Not ReadDir: of a file that was
+// opened through an os.Root that stats every entry (Go 1.26), one by one.
+func (s *scanner) namesIn(f *os.File, dir string) ([]string, error) {
+	var names []string
 	for {
-		batch, err := f.ReadDir(4096)
-		for _, e := range batch {
-			l.sort(dir, e)
-		}
+		batch, err := f.Readdirnames(4096)
+		names = append(names, batch...)
 		if s.listed.Add(int64(len(batch))) > int64(s.limits.names) {
-			return dirList{}, fmt.Errorf("more than %d names in the directory", s.limits.names)
+			return nil, fmt.Errorf("more than %d names in the directory", s.limits.names)
 		}
 		if errors.Is(err, io.EOF) {
-			return l, stampAll(f, dir, l.files)
+			return names, nil
 		}
 		if err != nil {
-			return dirList{}, vanished(dir, err)
+			return nil, vanished(dir, err)
 		}
 	}
 }
 
 // sort puts a name where it belongs. Pipes, sockets and devices are no
 // manifests, whatever their name.
-func (l *dirList) sort(dir string, e fs.DirEntry) {
-	name := e.Name()
-	l.git = l.git || name == ".git" && dir != "."
-	if ignored(name) {
-		return
+func (l *dirList) sort(dir, name string, n node) {
+	full := name
+	if dir != "." {
+		full = dir + "/" + name
 	}
-	full := path.Join(dir, name)
-	switch {
-	case e.IsDir():
+	switch n.kind {
+	case unix.S_IFDIR:
 		l.subs = append(l.subs, full)
-	case e.Type() == fs.ModeSymlink:
+	case unix.S_IFLNK:
 		l.links = append(l.links, full)
-	case e.Type() == 0 && wanted(name):
-		l.files = append(l.files, entry{path: full})
+	case unix.S_IFREG:
+		if wanted(name) {
+			l.files = append(l.files, entry{full, n.stamp})
+		}
 	}
 }
 
-// statChunk is how many files one goroutine stats before it takes more.
+// node is what fstatat says of a name.
+type node struct {
+	kind  uint32 // S_IFREG and so on
+	stamp stamp
+}
+
+// statChunk is how many names one goroutine stats before it takes more.
 const statChunk = 256
 
-// stampAll fills the stamps of a directory's files. fstatat relative to the
-// open directory costs about 2.7 us a file, an lstat of the full path twice
-// that; 10,000 files in one directory are worth dividing among the CPUs.
-func stampAll(dir *os.File, name string, files []entry) error {
-	fd := int(dir.Fd())
-	return parallel((len(files)+statChunk-1)/statChunk, func(chunk int) error {
+// statAll stats names in an open directory, which spares the kernel the way to
+// it: 1.8 us a name. 10,000 in one directory are divided among the CPUs.
+func statAll(f *os.File, dir string, names []string) ([]node, error) {
+	fd := int(f.Fd())
+	nodes := make([]node, len(names))
+	err := parallel((len(names)+statChunk-1)/statChunk, func(chunk int) error {
 		var st unix.Stat_t
 		lo := chunk * statChunk
-		for i := lo; i < min(lo+statChunk, len(files)); i++ {
-			f := &files[i]
-			if err := unix.Fstatat(fd, path.Base(f.path), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				return vanished(f.path, err)
+		for i := lo; i < min(lo+statChunk, len(names)); i++ {
+			if err := unix.Fstatat(fd, names[i], &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				return vanished(path.Join(dir, names[i]), err)
 			}
-			f.stamp = stamp{uint64(st.Dev), uint64(st.Ino), int64(st.Size), st.Mtim.Nano(), st.Ctim.Nano()}
+			nodes[i].kind = st.Mode & unix.S_IFMT
+			nodes[i].stamp = stamp{uint64(st.Dev), uint64(st.Ino), int64(st.Size), st.Mtim.Nano(), st.Ctim.Nano()}
 		}
 		return nil
 	})
+	return nodes, err
 }
 
 // follow resolves the links that were found, those to directories first: a

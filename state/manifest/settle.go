@@ -21,9 +21,8 @@ const (
 // time, but not later than most after the first event. Two timers are needed,
 // for one alone either cuts a burst in two or is put off for ever.
 //
-// The two looks fall within the quiet time, at its half and at three quarters.
-// At its end there is nothing left to do but to publish, however many files
-// there are; and the tree was seen to hold still also where no events come.
+// The two looks fall within the quiet time, at its thirds. At its end there is
+// nothing left to do but to publish, unless a look takes longer than a third.
 type settling struct {
 	quiet, most time.Duration
 
@@ -50,7 +49,7 @@ func (s *settling) event(now time.Time) {
 		s.plan(s.retry, s.retry, s.retry)
 		return
 	}
-	s.plan(earlier(now.Add(s.quiet/2), end), earlier(now.Add(s.quiet*3/4), end), end)
+	s.plan(earlier(now.Add(s.quiet/3), end), earlier(now.Add(s.quiet*2/3), end), end)
 }
 
 // now has the tree read without waiting.
@@ -191,25 +190,26 @@ func (l *loop) next() time.Time {
 	return l.pollAt
 }
 
-// fire takes the step that is due. An event that is waiting goes first, for
+// fire takes the step that is due. An event that is waiting is noted first, for
 // select chooses at random and the tree must not be published over it.
 func (l *loop) fire() {
 	now := time.Now()
 	select {
 	case <-l.dirty:
 		l.settle.event(now)
-		return
 	default:
 	}
-	if _, ok := l.settle.due(); !ok {
+	at, ok := l.settle.due()
+	switch {
+	case !ok:
 		l.pollAt = time.Time{}
 		if l.reader.poll() {
 			l.settle.blind(time.Now())
 		}
-		return
+	case !at.After(now):
+		l.settle.begin(now)
+		l.take()
 	}
-	l.settle.begin(now)
-	l.take()
 }
 
 // take does one step and plans the next.
