@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"pointsman/reconcile"
+)
+
+func cleanupCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "cleanup",
+		Usage: "remove everything that pointsman put on this host",
+		Description: "Removes the nftables tables \"ip pointsman\" and \"ip6 pointsman\" and the state directory.\n" +
+			"Connections that were translated keep working, since conntrack knows them. Doing it\n" +
+			"twice is no error. It is refused while the agent runs, which would repair its tables.",
+		Flags:        []cli.Flag{configFlag(), stringFlag("state-dir", defaultStateDir, "the agent's state `DIR`")},
+		Before:       loadConfig,
+		OnUsageError: usageError,
+		Action:       cleanup,
+	}
+}
+
+func cleanup(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	dir := c.String("state-dir")
+	unlock, err := lockState(dir)
+	if errors.Is(err, errRunning) {
+		return fmt.Errorf("%w; stop it first", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := reconcile.Cleanup(c.Context); err != nil {
+		return err
+	}
+	return removeState(dir)
+}
+
+// removeState removes the files that the agent makes, and the directory if
+// nothing else is in it: it may have been given wrongly.
+func removeState(dir string) error {
+	for _, name := range []string{lastGoodFile, lockFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("state directory: %w", err)
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	return nil
+}

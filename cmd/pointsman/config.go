@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"go.yaml.in/yaml/v3"
+)
+
+// loadConfig is a Before hook: it sets the flags that neither the command line
+// nor the environment has set from the configuration file, whose keys are the
+// flags' names. Without --config the file may be absent.
+func loadConfig(c *cli.Context) error {
+	path, required := c.String("config"), true
+	if path == "" {
+		path, required = defaultConfig, false
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !required {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	return applyConfig(c, path, text)
+}
+
+func applyConfig(c *cli.Context, path string, text []byte) error {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return fmt.Errorf("configuration: %s: %w", path, err)
+	}
+	if doc.Kind == 0 {
+		return nil // empty
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return fmt.Errorf("configuration: %s:%d: a mapping of settings is expected", path, root.Line)
+	}
+	seen := map[string]bool{}
+	for i := 0; i < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if seen[key.Value] {
+			return fmt.Errorf("configuration: %s:%d: %s is there twice", path, key.Line, key.Value)
+		}
+		seen[key.Value] = true
+		if err := applySetting(c, key.Value, value); err != nil {
+			return fmt.Errorf("configuration: %s:%d: %s: %w", path, key.Line, key.Value, err)
+		}
+	}
+	return nil
+}
+
+// applySetting sets one flag. The file serves several commands, so a setting
+// that only another one knows is passed over.
+func applySetting(c *cli.Context, key string, value *yaml.Node) error {
+	if !slices.Contains(settings(runCommand().Flags), key) {
+		return fmt.Errorf("unknown setting; known are %s", strings.Join(settings(runCommand().Flags), ", "))
+	}
+	if c.IsSet(key) || !slices.Contains(settings(c.Command.Flags), key) {
+		return nil
+	}
+	text, err := scalars(value)
+	if err != nil {
+		return err
+	}
+	return c.Set(key, text)
+}
+
+// settings are the flags' names, but for --config itself.
+func settings(flags []cli.Flag) []string {
+	var names []string
+	for _, f := range flags {
+		if name := f.Names()[0]; name != "config" && name != "help" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// scalars gives a value as a flag has it: a scalar, or a list joined by
+// commas.
+func scalars(value *yaml.Node) (string, error) {
+	switch value.Kind {
+	case yaml.ScalarNode:
+		return value.Value, nil
+	case yaml.SequenceNode:
+		var items []string
+		for _, item := range value.Content {
+			if item.Kind != yaml.ScalarNode {
+				return "", errors.New("a list of plain values is expected")
+			}
+			items = append(items, item.Value)
+		}
+		return strings.Join(items, ","), nil
+	}
+	return "", errors.New("a plain value or a list of them is expected")
+}

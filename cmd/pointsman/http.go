@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"pointsman/reconcile"
+)
+
+// server is an HTTP server that tries to listen until it can: an address in
+// use must not keep the kernel from being programmed.
+type server struct {
+	name, addr string
+	handler    http.Handler
+	log        *slog.Logger
+	health     *reconcile.Health
+}
+
+const listenAgain = 5 * time.Second
+
+// run serves until ctx ends. An empty address serves nothing.
+func (s *server) run(ctx context.Context) error {
+	if s.addr == "" {
+		return nil
+	}
+	listener := s.listen(ctx)
+	if listener == nil {
+		return nil
+	}
+	srv := &http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(listener); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// listen gives a listener, or nil when ctx ends first.
+func (s *server) listen(ctx context.Context) net.Listener {
+	for {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
+		if err == nil {
+			s.health.Degraded(s.name, "")
+			return listener
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		s.health.Degraded(s.name, err.Error())
+		s.log.Error("can't listen, will try again", "server", s.name, "error", err, "retry", listenAgain)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(listenAgain):
+		}
+	}
+}
+
+func healthHandler(health *reconcile.Health) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", health)
+	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	return mux
+}

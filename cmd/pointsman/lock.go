@@ -1,0 +1,41 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// errRunning says that another agent has the state directory.
+var errRunning = errors.New("the agent is running on this host")
+
+// The files of the state directory.
+const (
+	lockFile     = "lock"
+	lastGoodFile = "last-good.yaml"
+)
+
+// lockState makes the state directory and locks it. One agent at a time may
+// have it, and cleanup needs it too: a running agent would put back what is
+// removed. The kernel gives the lock up when the process ends, however it
+// ends.
+func lockState(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s is locked", errRunning, f.Name())
+		}
+		return nil, fmt.Errorf("state directory: %s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
+}

@@ -1,0 +1,84 @@
+// Command pointsman gives bare-metal hosts Kubernetes Services without a
+// Kubernetes API. This package is wiring: what it wires is under state and
+// reconcile.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	os.Exit(Main(ctx, os.Args, os.Stdout, os.Stderr))
+}
+
+// Exit codes.
+const (
+	exitError    = 1
+	exitUsage    = 2
+	exitWarnings = 3
+)
+
+// Main runs the command line and gives the exit code: 0 well, 1 error, 2
+// usage, 3 warnings where they count.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	err := app(stdout, stderr).RunContext(ctx, args)
+	if err == nil {
+		return 0
+	}
+	var coded cli.ExitCoder
+	if errors.As(err, &coded) {
+		if msg := coded.Error(); msg != "" {
+			fmt.Fprintln(stderr, "pointsman:", msg)
+		}
+		return coded.ExitCode()
+	}
+	fmt.Fprintln(stderr, "pointsman:", err)
+	return exitError
+}
+
+func app(stdout, stderr io.Writer) *cli.App {
+	return &cli.App{
+		Name:                   "pointsman",
+		Usage:                  "Kubernetes Services for bare-metal hosts, without a Kubernetes API",
+		Writer:                 stdout,
+		ErrWriter:              stderr,
+		HideVersion:            true,
+		HideHelpCommand:        true,
+		Suggest:                true,
+		UseShortOptionHandling: true,
+		ExitErrHandler:         func(*cli.Context, error) {}, // Main does it
+		OnUsageError:           usageError,
+		CommandNotFound: func(c *cli.Context, name string) {
+			fmt.Fprintf(stderr, "pointsman: no command %q; see pointsman --help\n", name)
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() > 0 {
+				return usage("no command %q; see pointsman --help", c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), cleanupCommand(), versionCommand()},
+	}
+}
+
+func usage(format string, args ...any) error {
+	return cli.Exit(fmt.Sprintf(format, args...), exitUsage)
+}
+
+func usageError(c *cli.Context, err error, _ bool) error {
+	name := "pointsman"
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
+		name += " " + c.Command.Name
+	}
+	return usage("%v; see %s --help", err, name)
+}

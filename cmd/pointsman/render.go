@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"pointsman/reconcile"
+	"pointsman/reconcile/nft"
+	"pointsman/state/manifest"
+)
+
+func renderCommand() *cli.Command {
+	flags := []cli.Flag{
+		configFlag(),
+		listFlag("address", "an `ADDRESS` of the node, which NodePorts answer on (repeatable; default: the Node manifest's)"),
+	}
+	flags = append(flags, rangeFlags()...)
+	flags = append(flags, nodeFlags()...)
+	return &cli.Command{
+		Name:      "render",
+		Usage:     "print the nftables rules that a node would hold",
+		ArgsUsage: "DIR",
+		Description: "Prints, as commands that nft -f reads, the tables that the manifests mean on a node.\n" +
+			"It needs neither root nor a kernel, so that a change can be looked at before it's pushed.\n" +
+			"What is wrong with the manifests goes to standard error, and what is right is rendered.",
+		Flags:        flags,
+		Before:       loadConfig,
+		OnUsageError: usageError,
+		Action:       render,
+	}
+}
+
+func render(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return usage("render needs one directory; see pointsman render --help")
+	}
+	cfg, err := manifestConfig(c)
+	if err != nil {
+		return err
+	}
+	snapshot, err := manifest.ReadDir(c.Args().First())
+	if err != nil {
+		return err
+	}
+	r := manifest.NewLoader(cfg, "").Load(snapshot)
+	in, err := renderInput(c, r)
+	if err != nil {
+		return err
+	}
+	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
+		fmt.Fprint(c.App.Writer, nft.Render(reconcile.NewPlanner(f).Plan(in, nil)))
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(c.App.ErrWriter, p)
+	}
+	if manifest.HasErrors(r.Problems) {
+		return cli.Exit("", exitError)
+	}
+	return nil
+}
+
+// renderInput is what the agent would plan from, with the node's addresses
+// from the flags or its Node manifest instead of the kernel.
+func renderInput(c *cli.Context, r *manifest.Result) (*reconcile.Input, error) {
+	name, err := nodeName(c)
+	if err != nil {
+		return nil, err
+	}
+	in := &reconcile.Input{Services: r.Services, Node: reconcile.Node{Name: name, Zone: c.String("zone")}}
+	if in.ServiceCIDRs, err = prefixes(c, "service-cidr"); err != nil {
+		return nil, err
+	}
+	if in.LocalCIDRs, err = prefixes(c, "local-cidr"); err != nil {
+		return nil, err
+	}
+	for _, text := range c.StringSlice("address") {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, usage("--address: %q is not an IP address", text)
+		}
+		in.Addresses = append(in.Addresses, a.Unmap())
+	}
+	for _, n := range r.Nodes {
+		if n.Name == name && len(in.Addresses) == 0 {
+			in.Addresses = slices.Clone(n.Addresses)
+		}
+		if n.Name == name && n.Zone != "" {
+			in.Node.Zone = n.Zone
+		}
+	}
+	only, err := prefixes(c, "nodeport-addresses")
+	if err != nil {
+		return nil, err
+	}
+	in.NodePortAddresses = slices.DeleteFunc(slices.Clone(in.Addresses), func(a netip.Addr) bool {
+		return len(only) > 0 && !slices.ContainsFunc(only, func(p netip.Prefix) bool { return p.Contains(a) })
+	})
+	return in, nil
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"pointsman/reconcile"
+	"pointsman/reconcile/host"
+	"pointsman/state/manifest"
+)
+
+func runCommand() *cli.Command {
+	flags := []cli.Flag{
+		configFlag(),
+		stringFlag("manifests", defaultManifests, "the `DIR` of Service and EndpointSlice manifests"),
+		stringFlag("state-dir", defaultStateDir, "a `DIR` for what must outlive a restart"),
+		durationFlag("resync", 30*time.Second, "the `PERIOD` in which it's checked that nothing was missed"),
+		boolFlag("allow-empty", "let a directory without any Service take all rules away"),
+		stringFlag("healthz-listen", "0.0.0.0:10256", "`ADDRESS` of /healthz and /livez; \"\" turns it off"),
+		stringFlag("metrics-listen", "127.0.0.1:10249", "`ADDRESS` of /metrics; \"\" turns it off"),
+	}
+	flags = append(flags, rangeFlags()...)
+	flags = append(flags, nodeFlags()...)
+	return &cli.Command{
+		Name:  "run",
+		Usage: "serve the Services of a directory on this host",
+		Description: "Watches the directory, and keeps this host's nftables equal to what its manifests\n" +
+			"mean. It is never in the path of a packet: stopping it, even with kill -9, leaves the\n" +
+			"rules in place, and starting it again changes only what is different by then.\n" +
+			"Needs root or CAP_NET_ADMIN. SIGHUP has the directory read at once.\n\n" +
+			"Every flag has an environment variable, and may stand in the configuration file.",
+		Flags:        append(flags, logFlags()...),
+		Before:       loadConfig,
+		OnUsageError: usageError,
+		Action:       run,
+	}
+}
+
+// agent is what run puts together.
+type agent struct {
+	log     *slog.Logger
+	health  *reconcile.Health
+	watcher *manifest.Watcher
+	source  *source
+	addrs   *host.Watcher
+	loop    *reconcile.Loop
+	servers []*server
+}
+
+func run(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	log, err := newLog(c, c.App.ErrWriter)
+	if err != nil {
+		return err
+	}
+	if err := reconcile.Preflight(c.Context); err != nil {
+		return fmt.Errorf("this host can't run pointsman: %w", err)
+	}
+	unlock, err := lockState(c.String("state-dir"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, err := newAgent(c, log)
+	if err != nil {
+		return err
+	}
+	return a.run(c.Context)
+}
+
+func newAgent(c *cli.Context, log *slog.Logger) (*agent, error) {
+	name, err := nodeName(c)
+	if err != nil {
+		return nil, err
+	}
+	judging, err := manifestConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a := &agent{log: log, health: &reconcile.Health{}}
+	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
+	a.source = &source{
+		watcher: a.watcher, loader: manifest.NewLoader(judging, lastGoodPath(c)), dir: c.String("manifests"),
+		stateDir: c.String("state-dir"), nodeName: name, zone: c.String("zone"), allowEmpty: c.Bool("allow-empty"),
+		log: log, health: a.health, metrics: newManifestMetrics(registry, a.watcher), changed: make(chan struct{}, 1),
+	}
+	if a.addrs, err = host.NewWatcher(addressesSettle); err != nil {
+		return nil, fmt.Errorf("addresses of this host: %w", err)
+	}
+	if err := a.newLoop(c, name, registry); err != nil {
+		return nil, err
+	}
+	a.servers = []*server{
+		{name: "healthz", addr: c.String("healthz-listen"), handler: healthHandler(a.health), log: log, health: a.health},
+		{name: "metrics", addr: c.String("metrics-listen"), handler: metricsHandler(registry), log: log, health: a.health},
+	}
+	return a, nil
+}
+
+// addressesSettle is the time that a burst of changes of addresses gets.
+const addressesSettle = 100 * time.Millisecond
+
+// fullResync is the period in which everything is read back from the kernel.
+const fullResync = time.Hour
+
+func (a *agent) newLoop(c *cli.Context, name string, registry prometheus.Registerer) error {
+	cfg := reconcile.Config{
+		NodeName: name, Resync: c.Duration("resync"), FullResync: fullResync,
+		Log: a.log, Metrics: reconcile.NewMetrics(registry), Health: a.health,
+	}
+	if cfg.Resync <= 0 {
+		return usage("--resync: %v is no period", cfg.Resync)
+	}
+	var err error
+	if cfg.ServiceCIDRs, err = prefixes(c, "service-cidr"); err != nil {
+		return err
+	}
+	if cfg.LocalCIDRs, err = prefixes(c, "local-cidr"); err != nil {
+		return err
+	}
+	if cfg.NodePortCIDRs, err = prefixes(c, "nodeport-addresses"); err != nil {
+		return err
+	}
+	if _, refused := reconcile.SafeServiceCIDRs(cfg.ServiceCIDRs, a.addrs.Latest(), nil); len(refused) > 0 {
+		return errors.New("dropping the addresses of a service range would lock somebody out: " + strings.Join(refused, "; "))
+	}
+	a.loop, err = reconcile.NewLoop(cfg, a.source, a.addrs)
+	return err
+}
+
+// run runs the parts side by side until ctx ends or one of them fails. The
+// rules stay in place.
+func (a *agent) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, task := range []func(context.Context) error{
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.reloadOnHangup,
+	} {
+		g.Go(func() error { return task(ctx) })
+	}
+	for _, s := range a.servers {
+		g.Go(func() error { return s.run(ctx) })
+	}
+	a.log.Info("pointsman started", "version", versionText(), "pid", os.Getpid())
+	err := g.Wait()
+	a.log.Info("pointsman stopped; the rules stay in place")
+	return err
+}
+
+func (a *agent) reloadOnHangup(ctx context.Context) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangup:
+			a.watcher.Reload()
+		}
+	}
+}
+
+func metricsHandler(registry *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
