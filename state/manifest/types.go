@@ -152,4 +152,6 @@ type Result struct {
 	Nodes    []Node           // sorted by name
 	Problems []Problem        // sorted; one for every finding of every file
 	Stale    []Key            // objects of which a last good version is served, sorted
+
+	effective []*digest // the objects that are served: the last good ones, once accepted
 }
