@@ -128,8 +128,9 @@ type Ledger struct {
 	held  []Change
 }
 
-// Known tells that the tables were read back as they were at a generation;
-// changes up to it are of no more interest.
+// Known tells that the tables were read back as they were at a generation
+// (Generation said so before and after the reading); changes up to it are of
+// no more interest.
 func (l *Ledger) Known(generation uint32) { l.known = generation }
 
 // Wrote tells of a write of ours: the generations before and after. Equal ones
@@ -157,17 +158,15 @@ func (l *Ledger) Judge(changes []Change, seen uint32) Verdict {
 	}
 	v := Judge(l.own, ready)
 	l.held = held
-	if len(held) == 0 {
-		l.own = slices.DeleteFunc(l.own, func(o Own) bool { return !later(o.After, seen) })
-	}
+	l.own = slices.DeleteFunc(l.own, func(o Own) bool { return !later(o.After, seen) })
 	return v
 }
 
 // undecided reports that a change is in, or behind the beginning of, a write
-// of several generations that have not all been seen.
+// whose generations have not all been seen.
 func (l *Ledger) undecided(c Change, seen uint32) bool {
 	return slices.ContainsFunc(l.own, func(o Own) bool {
-		return !o.alone() && later(o.After, seen) && later(c.Last, o.Before)
+		return later(o.After, seen) && later(c.Last, o.Before)
 	})
 }
 

@@ -49,6 +49,7 @@ func TestJudge(t *testing.T) {
 		"gap, others during":          {[]Own{{4, 5}, {5, 7}}, []Change{lost(5, 7)}, []int{0}},
 		"gap, and what came of it":    {[]Own{{4, 5}, {5, 6}}, append(touching(5), lost(5, 6)), nil},
 		"gap beside others' of ours":  {[]Own{{4, 5}}, append([]Change{lost(5, 5)}, touching(6)...), []int{1}},
+		"gap into a shared write":     {[]Own{{4, 7}}, append([]Change{lost(3, 5)}, touching(6)...), []int{0, 1}},
 		"gap longer than our writes":  {[]Own{{4, 5}}, []Change{lost(4, 6)}, []int{0}},
 		"gap shorter than our writes": {[]Own{{3, 4}, {4, 5}, {5, 6}}, []Change{lost(5, 5)}, nil},
 	}

@@ -107,12 +107,11 @@ func usable(addrs []netlink.Addr, links linkNames) ([]Address, error) {
 }
 
 // receives reports whether clients elsewhere can reach an address. An
-// optimistic one (RFC 4429) is tentative too, but already in use.
+// optimistic one (RFC 4429) is tentative too, but already in use. One that
+// failed duplicate address detection stays tentative, and is optimistic no
+// more (addrconf_dad_stop).
 func receives(ip netip.Addr, flags int) bool {
-	switch {
-	case ip.IsLoopback(), ip.Is6() && ip.IsLinkLocalUnicast():
-		return false
-	case flags&unix.IFA_F_DADFAILED != 0:
+	if ip.IsLoopback() || ip.Is6() && ip.IsLinkLocalUnicast() {
 		return false
 	}
 	return flags&unix.IFA_F_TENTATIVE == 0 || flags&unix.IFA_F_OPTIMISTIC != 0
