@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"pointsman/reconcile/host"
 	"pointsman/reconcile/lab"
 	"pointsman/reconcile/nft"
 	"pointsman/state"
@@ -19,11 +20,9 @@ import (
 
 func TestMain(m *testing.M) { lab.Isolated(m) }
 
-var generation uint32
-
 func openKernel(t testing.TB, f nft.Family) *nft.Kernel {
 	t.Helper()
-	k, err := nft.Open(f, schema, func() (uint32, error) { generation++; return generation, nil })
+	k, err := nft.Open(f, schema, host.Generation)
 	if err != nil {
 		t.Fatal(err)
 	}

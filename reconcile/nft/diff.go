@@ -10,6 +10,7 @@ import (
 // held is what the kernel holds of a table, as far as we know.
 type held struct {
 	exists     bool
+	dormant    bool
 	program    string
 	sets       map[string]heldSet
 	chains     map[string]heldChain
@@ -17,8 +18,8 @@ type held struct {
 	groups     map[string]*Group
 }
 
-// heldSet is a set in the kernel. A set that the schema doesn't know has only
-// a name.
+// heldSet is a set in the kernel. Elements of one that isn't as defined are
+// not in any group.
 type heldSet struct {
 	isMap     bool
 	asDefined bool // its type and flags are those of the schema
@@ -53,7 +54,7 @@ type change struct {
 // empty reports whether there is nothing to send. Dropping idle chains alone
 // is no reason for a transaction.
 func (c *change) empty() bool {
-	return !c.create && !c.rewrite && len(c.addSets)+len(c.addChains)+len(c.remove)+len(c.add)+len(c.load) == 0
+	return !c.create && !c.rewrite && len(c.addSets)+len(c.addChains)+len(c.fill)+len(c.remove)+len(c.add)+len(c.load) == 0
 }
 
 // diff finds the changes from what is held to what is wanted. With rewrite
@@ -63,25 +64,30 @@ func diff(have *held, want *Table, rewrite bool) *change {
 	c.rewrite = have.exists && (rewrite || have.program != want.Program || foreign(have, want) || damaged(have, want))
 	c.diffSets(have, want)
 	c.diffChains(have, want)
-	c.diffGroups(have.without(c.dropSets), want)
+	c.diffGroups(have.groups, want)
 	return c
 }
 
 // foreign reports whether the table holds what is not ours.
 func foreign(have *held, want *Table) bool {
 	wanted := want.names()
-	unknown := func(name string) bool { return !wanted[name] && !want.Schema.onDemand(name) }
-	for name := range have.chains {
-		if unknown(name) {
+	for name, h := range have.chains {
+		if !wanted[name] && !h.mayStay(name, want.Schema) {
 			return true
 		}
 	}
 	for name := range have.sets {
-		if unknown(name) {
+		if !wanted[name] && !want.Schema.onDemand(name) {
 			return true
 		}
 	}
 	return len(have.flowtables) > 0
+}
+
+// mayStay reports whether a chain that isn't wanted may be one of ours that
+// was. Those have no hook.
+func (h heldChain) mayStay(name string, schema *Schema) bool {
+	return schema.onDemand(name) && h.hook == nil
 }
 
 // names gives the names of all sets and chains.
@@ -96,12 +102,15 @@ func (t *Table) names() map[string]bool {
 	return names
 }
 
-// damaged reports whether a chain or set of ours isn't as it was written. One
-// that is made on demand may be missing.
+// damaged reports whether the table, or a chain or set of ours, isn't as it
+// was written. What is made on demand may be missing.
 func damaged(have *held, want *Table) bool {
+	if have.dormant {
+		return true
+	}
 	for _, w := range want.Chains {
 		h, ok := have.chains[w.Name]
-		spare := want.Schema.onDemand(w.Name) && h.rules == 0 // absent, or emptied by the last rewrite
+		spare := h.rules == 0 && h.mayStay(w.Name, want.Schema) // absent, or emptied by the last rewrite
 		if !spare && !(ok && h.hook.equal(w.Hook) && h.accept && h.rules == len(w.Rules)) {
 			return true
 		}
@@ -169,30 +178,13 @@ func (c *change) diffChains(have *held, want *Table) {
 		if c.rewrite {
 			c.flush = append(c.flush, name)
 		}
-		if !wanted[name] && (have.chains[name].idle || !want.Schema.onDemand(name)) {
+		if h := have.chains[name]; !wanted[name] && (h.idle || !h.mayStay(name, want.Schema)) {
 			c.dropChains = append(c.dropChains, name)
 		}
 	}
 	if c.rewrite {
 		c.dropTables = have.flowtables
 	}
-}
-
-// without gives what would be held if some sets were gone.
-func (h *held) without(sets []Set) map[string]*Group {
-	if len(sets) == 0 {
-		return h.groups
-	}
-	groups := make(map[string]*Group, len(h.groups))
-	for id, g := range h.groups {
-		rest := slices.DeleteFunc(slices.Clone(*g), func(e Element) bool {
-			return slices.ContainsFunc(sets, func(s Set) bool { return s.Name == e.Set })
-		})
-		if len(rest) > 0 {
-			groups[id] = &rest
-		}
-	}
-	return groups
 }
 
 // diffGroups compares the groups that aren't the same value, and finds those

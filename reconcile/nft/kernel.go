@@ -1,11 +1,14 @@
 package nft
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
 )
 
@@ -14,10 +17,10 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // reader reads a table back.
 type reader interface {
 	// read gives what the kernel holds, an absent table included.
-	read(ctx context.Context, f Family, schema *Schema) (*held, error)
+	read(f Family, schema *Schema) (*held, error)
 
 	// clients lists the elements of a client set.
-	clients(ctx context.Context, f Family, set *Set) ([]Element, error)
+	clients(f Family, set *Set) ([]Element, error)
 }
 
 // Span is the ruleset's generation id before and after a transaction of ours.
@@ -72,12 +75,39 @@ func (k *Kernel) Load(ctx context.Context) error {
 	if k.held != nil {
 		return nil
 	}
-	h, err := k.reader.read(ctx, k.family, k.schema)
-	if err != nil {
-		return fmt.Errorf("read back table %s %s: %w", k.family, TableName, err)
+	for attempt := 1; ; attempt++ {
+		h, calm, err := k.readBack()
+		switch {
+		case err == nil && (calm || attempt == attempts):
+			k.held = h
+			return nil
+		case err != nil && !errors.Is(err, unix.ENOENT), attempt == attempts, ctx.Err() != nil:
+			return fmt.Errorf("read back table %s %s: %w", k.family, TableName, cmp.Or(err, ctx.Err()))
+		}
 	}
-	k.held = h
-	return nil
+}
+
+// attempts bounds the readings that others' transactions disturb: ENOENT is
+// an object that went after it was listed, and the kernel's lists may skip an
+// entry when one before it goes. A host may have a writer that never rests, so
+// the last reading is taken as it is: had anybody changed our own table, the
+// notification of that would make us read it again.
+const attempts = 5
+
+// readBack reads the table, and tells whether nobody wrote meanwhile.
+func (k *Kernel) readBack() (h *held, calm bool, err error) {
+	before, err := k.generation()
+	if err != nil {
+		return nil, false, fmt.Errorf("generation id: %w", err)
+	}
+	if h, err = k.reader.read(k.family, k.schema); err != nil {
+		return nil, false, err
+	}
+	after, err := k.generation()
+	if err != nil {
+		return nil, false, fmt.Errorf("generation id: %w", err)
+	}
+	return h, before == after, nil
 }
 
 // Group gives the elements that the kernel holds of a group, or nil. It's
@@ -109,14 +139,15 @@ func (k *Kernel) Sync(ctx context.Context, want *Table) (Stats, error) {
 
 // lastResort is the number of failures in a row after which the table is
 // replaced as a whole, which works whatever somebody has put into it, but
-// makes clients with affinity lose their endpoint.
+// makes clients with affinity lose their endpoint. The attempts between are
+// ordinary ones: if memory is short, the whole is the last thing to succeed.
 const lastResort = 3
 
 func (k *Kernel) sync(ctx context.Context, want *Table) (Stats, error) {
 	if err := k.Load(ctx); err != nil {
 		return Stats{}, err
 	}
-	if k.held.exists && k.failed >= lastResort {
+	if k.held.exists && k.failed > 0 && k.failed%lastResort == 0 {
 		return k.replace(ctx, want)
 	}
 	c := diff(k.held, want, k.doubt)
@@ -132,7 +163,7 @@ func (k *Kernel) sync(ctx context.Context, want *Table) (Stats, error) {
 func (k *Kernel) apply(ctx context.Context, c *change, want *Table) (Stats, error) {
 	stats := Stats{Rewritten: c.rewrite, Created: c.create, Elements: len(c.remove) + len(c.add)}
 	w := newWriter(k.nft.NewTransaction(), want)
-	if err := k.purge(ctx, w, want); err != nil {
+	if err := k.purge(w, want); err != nil {
 		return stats, err
 	}
 	w.change(c)
@@ -200,7 +231,7 @@ func (k *Kernel) Spans() []Span {
 }
 
 // purge makes client sets forget the clients of slots that are given anew.
-func (k *Kernel) purge(ctx context.Context, w *writer, want *Table) error {
+func (k *Kernel) purge(w *writer, want *Table) error {
 	suffixes := map[string]map[string]bool{}
 	for _, p := range want.Purges {
 		if !k.held.sets[p.Set].asDefined {
@@ -216,7 +247,7 @@ func (k *Kernel) purge(ctx context.Context, w *writer, want *Table) error {
 		if suffixes[s.Name] == nil {
 			continue
 		}
-		clients, err := k.reader.clients(ctx, k.family, s)
+		clients, err := k.reader.clients(k.family, s)
 		if err != nil {
 			return fmt.Errorf("list set %s: %w", s.Name, err)
 		}
