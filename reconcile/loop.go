@@ -63,13 +63,18 @@ type Loop struct {
 	tables  []*table
 	ledger  host.Ledger
 
+	pending   bool      // the kernel may not be as it should
+	notBefore time.Time // no sync begins before, unless what is desired changes
 	failures  int       // syncs in a row
 	drifted   bool      // somebody else changed our tables, and that isn't repaired yet
-	repairAt  time.Time // before it no repair begins: a fight must not take all of the CPU
 	seen      uint32    // the generation up to which the journal is complete
 	resynced  uint32    // the generation at the last resync
 	refused   string    // the service ranges that are not in force, and why
 	nodePorts string    // where NodePorts answer, and why there
+
+	// timeout bounds a family's sync: nft must not be able to wedge the loop.
+	// Loading 250,000 endpoints takes 5 s.
+	timeout time.Duration
 }
 
 // table is one family's part.
@@ -82,7 +87,7 @@ type table struct {
 // NewLoop opens the tables of the families that the kernel has, and
 // subscribes to what happens to them. It changes nothing.
 func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
-	l := &Loop{Config: cfg, desires: desires, addrs: addrs}
+	l := &Loop{Config: cfg, desires: desires, addrs: addrs, pending: true, timeout: 2 * time.Minute}
 	var names []host.Table
 	for _, f := range families() {
 		k, err := nft.Open(f, schema, host.Generation)
@@ -135,8 +140,10 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.desires.Changed():
+			l.pending, l.notBefore = true, time.Time{}
 		case <-l.addrs.C():
-		case <-l.journal.C():
+			l.pending = true
+		case <-l.journal.C(): // other tables' transactions, too: see step
 		case <-again.C:
 		case <-resync.C:
 			l.compareGeneration()
@@ -154,27 +161,32 @@ const never = 1 << 62
 // happens before.
 func (l *Loop) step(ctx context.Context) time.Duration {
 	l.detectDrift()
-	if wait := time.Until(l.repairAt); l.drifted && wait > 0 {
-		return wait
-	}
 	desired := l.desires.Latest()
-	if desired == nil {
+	if !l.pending || desired == nil {
 		return never
+	}
+	if wait := time.Until(l.notBefore); wait > 0 {
+		return wait
 	}
 	began := time.Now()
 	if err := l.sync(ctx, desired); err != nil {
 		return l.failed(err)
 	}
+	l.succeeded(time.Since(began))
+	return never
+}
+
+func (l *Loop) succeeded(took time.Duration) {
+	l.pending, l.notBefore = false, time.Time{}
 	if l.drifted {
 		l.drifted = false
-		l.repairAt = time.Now().Add(max(repairGap, time.Since(began)))
+		l.notBefore = time.Now().Add(max(repairGap, took)) // a fight must not take all of the CPU
 	}
 	if l.failures > 0 {
 		l.Log.Info("the kernel has been programmed after all", "failures", l.failures)
 		l.failures = 0
 	}
 	l.Health.Programmed(time.Now())
-	return never
 }
 
 // repairGap is the shortest time between two repairs.
@@ -185,6 +197,7 @@ func (l *Loop) failed(err error) time.Duration {
 	l.failures++
 	l.Metrics.failures.Inc()
 	wait := backoff(l.failures)
+	l.notBefore = time.Now().Add(wait)
 	l.Log.Error("the kernel could not be programmed", "error", oneLine(err), "failures", l.failures, "retry", wait)
 	l.Health.Failed(fmt.Sprintf("nftables: %s (%d failures in a row)", oneLine(err), l.failures))
 	return wait
@@ -197,46 +210,6 @@ func backoff(n int) time.Duration {
 
 // oneLine joins nft's messages, which span lines.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-// detectDrift finds out whether somebody else has changed our tables since
-// they were last right, and makes the next sync read them back.
-func (l *Loop) detectDrift() {
-	changes, seen := l.journal.Take()
-	l.seen = seen
-	verdict := l.ledger.Judge(changes, seen)
-	for _, t := range l.tables {
-		if touched := verdict.Of(t.in); touched != 0 {
-			t.kernel.Forget(touched == host.Program)
-			l.drifted = true
-		}
-	}
-	for _, c := range verdict {
-		l.Metrics.drift.Inc()
-		l.Log.Warn("somebody else changed our rules, they are repaired", "change", c.String())
-	}
-}
-
-// compareGeneration makes everything be read back if the journal has not come
-// as far as the kernel was a whole period ago.
-func (l *Loop) compareGeneration() {
-	l.detectDrift()
-	now, err := host.Generation()
-	if err != nil {
-		l.Log.Error("the ruleset's generation id could not be read", "error", err)
-		return
-	}
-	if int32(l.seen-l.resynced) < 0 { // generation ids wrap
-		l.Log.Warn("notifications of the kernel have been missed, everything is read back")
-		l.forget(true)
-	}
-	l.resynced = now
-}
-
-func (l *Loop) forget(program bool) {
-	for _, t := range l.tables {
-		t.kernel.Forget(program)
-	}
-}
 
 // sync makes the kernel equal to what is desired, one family after the other.
 // A family that fails doesn't hold back the other.
@@ -251,12 +224,8 @@ func (l *Loop) sync(ctx context.Context, desired *Desired) error {
 	return first
 }
 
-// nftTimeout bounds a sync: nft must not be able to wedge the loop. Loading
-// 250,000 endpoints takes 5 s.
-const nftTimeout = 2 * time.Minute
-
 func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
-	ctx, cancel := context.WithTimeout(ctx, nftTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	began := time.Now()
 	if err := t.kernel.Load(ctx); err != nil {
