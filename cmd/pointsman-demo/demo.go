@@ -81,17 +81,18 @@ func (d *demo) close() error {
 
 // showLogs prints the end of what the agents printed.
 func (d *demo) showLogs() {
-	for _, a := range d.agents {
-		d.log("log of "+a.String(), a.Output())
+	for i, a := range d.agents {
+		d.log(fmt.Sprintf("log of the agent on n%d", i+1), a.Output())
 	}
 }
 
-// startAgents starts the agent on each host.
+// startAgents starts the agent on each host. The hosts share the machine's
+// files, so each gets a directory and a socket of its own; the socket by its
+// variable, which an agent that has none passes over.
 func (d *demo) startAgents() error {
 	for _, n := range d.lab.Nodes {
-		p, err := n.Start(d.agent, "run",
-			"--manifests", d.manifests, "--node-name", n.Name,
-			"--state-dir", filepath.Join(d.dir, n.Name), "--socket", filepath.Join(d.dir, n.Name+".sock"),
+		p, err := n.Start("env", "POINTSMAN_SOCKET="+filepath.Join(d.dir, n.Name+".sock"), d.agent, "run",
+			"--manifests", d.manifests, "--node-name", n.Name, "--state-dir", filepath.Join(d.dir, n.Name),
 			"--healthz-listen", "", "--metrics-listen", "")
 		if err != nil {
 			return err
@@ -103,10 +104,10 @@ func (d *demo) startAgents() error {
 
 // alive tells which agent has ended, if one has.
 func (d *demo) alive() error {
-	for _, a := range d.agents {
+	for i, a := range d.agents {
 		select {
 		case <-a.Done():
-			return fmt.Errorf("%s ended by itself: %v", a, a.Wait())
+			return fmt.Errorf("the agent on n%d ended by itself: %v", i+1, a.Wait())
 		default:
 		}
 	}

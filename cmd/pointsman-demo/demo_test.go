@@ -35,7 +35,7 @@ func TestDemo(t *testing.T) {
 func failingAgent(t *testing.T) string {
 	t.Helper()
 	agent := filepath.Join(t.TempDir(), "pointsman")
-	if err := os.WriteFile(agent, []byte("#!/bin/sh\necho what is wrong: $6\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(agent, []byte("#!/bin/sh\necho what is wrong: $4\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return agent
@@ -48,7 +48,7 @@ func TestAgentThatEndsShowsItsLog(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ended by itself: exit status 1") {
 		t.Errorf("got %v", err)
 	}
-	if !strings.Contains(out.String(), "what is wrong: --state-dir") {
+	if !strings.Contains(out.String(), "what is wrong: --node-name") {
 		t.Errorf("no log in:\n%s", &out)
 	}
 	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) != 0 {
