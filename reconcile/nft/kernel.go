@@ -43,6 +43,7 @@ type Kernel struct {
 	nft        knftables.Interface
 	reader     reader
 	generation func() (uint32, error)
+	max        int // elements of one transaction
 
 	held   *held // nil: not known, to be read back
 	doubt  bool  // somebody may have changed chains or rules
@@ -57,7 +58,7 @@ func Open(f Family, schema *Schema, generation func() (uint32, error)) (*Kernel,
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{family: f, schema: schema, nft: nft, reader: netlinkReader{}, generation: generation}, nil
+	return &Kernel{family: f, schema: schema, nft: nft, reader: netlinkReader{}, generation: generation, max: maxElements}, nil
 }
 
 // Family is the table's family.
@@ -159,7 +160,7 @@ func (k *Kernel) sync(ctx context.Context, want *Table) (Stats, error) {
 }
 
 // apply sends a change: one transaction, and more only for a load that is
-// larger than maxElements.
+// larger than max.
 func (k *Kernel) apply(ctx context.Context, c *change, want *Table) (Stats, error) {
 	stats := Stats{Rewritten: c.rewrite, Created: c.create, Elements: len(c.remove) + len(c.add)}
 	w := newWriter(k.nft.NewTransaction(), want)
@@ -169,7 +170,7 @@ func (k *Kernel) apply(ctx context.Context, c *change, want *Table) (Stats, erro
 	w.change(c)
 	size := stats.Elements
 	for _, g := range c.load {
-		if size += len(*g); size > maxElements && size > len(*g) {
+		if size += len(*g); size > k.max && size > len(*g) {
 			if err := k.run(ctx, w.tx, &stats); err != nil {
 				return stats, err
 			}
