@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"pointsman/reconcile/lab"
+)
+
+// These tests know the agent as its user does: they run the binary, and look at
+// what it prints and at what becomes of packets. They are isolated, so an
+// agent that got onto the wrong host would find an empty one.
+func TestMain(m *testing.M) { lab.Isolated(withBinary{m}) }
+
+// withBinary builds the binary once and puts it first in PATH.
+type withBinary struct{ m *testing.M }
+
+func (w withBinary) Run() int {
+	dir, err := os.MkdirTemp("", "pointsman-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	// Another uid runs it, too: see testdata/script/run-refused.txtar.
+	build := exec.Command("go", "build", "-race", "-ldflags", "-X main.version=v1.2.3", "-o", filepath.Join(dir, "pointsman"), ".")
+	if out, err := build.CombinedOutput(); err != nil || os.Chmod(dir, 0o755) != nil {
+		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+		return 1
+	}
+	if err := os.Setenv("PATH", dir+":"+os.Getenv("PATH")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return w.m.Run()
+}
