@@ -114,12 +114,17 @@ func (b *builder) pickName(which string, n int) string {
 	return fmt.Sprintf("pick-%s-%s%d", b.proto, which, n)
 }
 
+// maxLasting bounds the slot numbers that are believed when they're read back:
+// each costs a set, and a rule in every sticky chain.
+const maxLasting = 4096
+
 // sticky writes endpoints into maps by their lasting slot numbers, which
 // clients are remembered by.
 func (b *builder) sticky(ps *planned, seconds int, held *nft.Group, cluster, local []string) verdicts {
 	taken := map[int]string{}
 	maps.Copy(taken, held.Slots(stickyMap+b.proto))
 	maps.Copy(taken, held.Slots(stickyLocalMap+b.proto))
+	maps.DeleteFunc(taken, func(slot int, _ string) bool { return slot >= maxLasting })
 	all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(cluster, local))))
 	number, fresh := settle(taken, all)
 	for _, slot := range fresh {

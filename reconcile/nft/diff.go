@@ -38,6 +38,7 @@ type heldChain struct {
 // spread over several transactions.
 type change struct {
 	create     bool // add the table
+	wake       bool // the table is dormant
 	rewrite    bool // flush the chains that are there and write all rules anew
 	flush      []string
 	dropChains []string
@@ -60,7 +61,7 @@ func (c *change) empty() bool {
 // diff finds the changes from what is held to what is wanted. With rewrite
 // the chains are written anew even if they seem to be right.
 func diff(have *held, want *Table, rewrite bool) *change {
-	c := &change{create: !have.exists}
+	c := &change{create: !have.exists, wake: have.dormant}
 	c.rewrite = have.exists && (rewrite || have.program != want.Program || foreign(have, want) || damaged(have, want))
 	c.diffSets(have, want)
 	c.diffChains(have, want)

@@ -182,6 +182,13 @@ func (k *Kernel) apply(ctx context.Context, c *change, want *Table) (Stats, erro
 	if err := k.run(ctx, w.tx, &stats); err != nil {
 		return stats, err
 	}
+	if c.wake { // the kernel refuses this together with new base chains
+		w.tx = k.nft.NewTransaction()
+		w.table()
+		if err := k.run(ctx, w.tx, &stats); err != nil {
+			return stats, err
+		}
+	}
 	k.held = k.held.after(c, want)
 	return stats, nil
 }

@@ -138,7 +138,7 @@ func (w *writer) table() {
 
 // change writes everything but the load.
 func (w *writer) change(c *change) {
-	if c.create || c.rewrite {
+	if c.create {
 		w.table()
 	}
 	for _, name := range c.flush {
