@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -105,7 +106,7 @@ func defaultFamilies(spec *corev1.ServiceSpec, configured []corev1.IPFamily) {
 	if len(spec.IPFamilies) == 0 {
 		spec.IPFamilies = []corev1.IPFamily{configured[0]}
 	}
-	if !single && len(spec.IPFamilies) == 1 && (bare || len(configured) == 2) {
+	if !single && len(spec.IPFamilies) == 1 && len(spec.ClusterIPs) < 2 && (bare || len(configured) == 2) {
 		spec.IPFamilies = append(spec.IPFamilies, otherFamily(spec.IPFamilies[0]))
 	}
 }
@@ -118,8 +119,9 @@ func inferFamilies(spec *corev1.ServiceSpec, single bool) bool {
 		if err != nil {
 			return false
 		}
-		if i >= len(spec.IPFamilies) && (i == 0 || !single) {
-			spec.IPFamilies = append(spec.IPFamilies, familyOf(addr))
+		family := familyOf(addr)
+		if i >= len(spec.IPFamilies) && (i == 0 || !single) && !slices.Contains(spec.IPFamilies, family) {
+			spec.IPFamilies = append(spec.IPFamilies, family)
 		}
 	}
 	return true

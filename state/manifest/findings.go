@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -67,6 +68,13 @@ func (f *findings) err(list ...*field.Error) {
 	for _, e := range list {
 		*f = append(*f, finding{field: e.Field, message: e.ErrorBody()})
 	}
+}
+
+// sorted adds the errors of a check that goes through a map, in an order that
+// is the same on every host.
+func (f *findings) sorted(list field.ErrorList) {
+	slices.SortFunc(list, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
+	f.err(list...)
 }
 
 // warn adds a warning about a field.

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	strictjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 )
 
 // apiVersionOf gives the apiVersion in which a kind is read.
@@ -137,6 +138,8 @@ func (h *head) guess(key, value string, top, metadata bool) {
 		h.APIVersion = value
 	case top && key == "kind":
 		h.Kind = Kind(value)
+	case top && key == "metadata" && strings.HasPrefix(value, "{"):
+		_ = yaml.Unmarshal([]byte(value), &h.Metadata) // it may be what does not parse
 	case metadata && key == "name":
 		h.Metadata.Name = value
 	case metadata && key == "namespace":

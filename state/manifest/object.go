@@ -128,8 +128,8 @@ func (d *decoding) fill(o *Object, it item) []finding {
 }
 
 // decodeInto decodes strictly, and reads (defaults and validates) what was
-// decoded. Beside a value of the wrong type nothing else is judged: it would
-// be about a value that nobody wrote.
+// decoded. Where values have the wrong type, nothing is said of what may
+// follow from it: it would be about values that nobody wrote.
 func decodeInto(js []byte, into any, read func() []finding) []finding {
 	strict, err := json.UnmarshalStrict(js, into)
 	if err == nil && len(strict) == 0 {
@@ -140,18 +140,23 @@ func decodeInto(js []byte, into any, read func() []finding) []finding {
 		return []finding{{message: errors.Join(append(strict, err)...).Error()}}
 	}
 	for _, f := range read() {
-		if !besideMisfit(f, found) {
+		if !followsMisfit(f, found) {
 			found = append(found, f)
 		}
 	}
 	return found
 }
 
-// besideMisfit reports whether a finding is about the object that holds a
-// value of the wrong type, or about something in it.
-func besideMisfit(f finding, misfits []finding) bool {
-	for _, m := range misfits {
-		if parent := parentOf(m.field); m.misfit && (parent == "" || isWithin(f.field, parent)) {
+// followsMisfit reports whether a finding is about a value of the wrong type,
+// or about a field of the same object; or about anything at all, where the
+// type of the Service or a field of the document itself is wrong.
+func followsMisfit(f finding, found []finding) bool {
+	for _, m := range found {
+		if !m.misfit {
+			continue
+		}
+		object := holderOf(m.field)
+		if object == "" || m.field == "spec.type" || holderOf(f.field) == object || f.field == object || isWithin(f.field, m.field) {
 			return true
 		}
 	}

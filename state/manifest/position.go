@@ -136,13 +136,13 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// parentOf gives the path of what holds the field at a path.
-func parentOf(path string) string {
-	sep := "."
-	if strings.HasSuffix(path, "]") {
-		sep = "["
+// holderOf gives the path of the object that a field belongs to; what stands
+// in a list or a map of scalars belongs to that object too.
+func holderOf(path string) string {
+	for strings.HasSuffix(path, "]") {
+		path = path[:max(strings.LastIndexByte(path, '['), 0)]
 	}
-	return path[:max(strings.LastIndex(path, sep), 0)]
+	return path[:max(strings.LastIndexByte(path, '.'), 0)]
 }
 
 // isWithin reports whether a path is that of a field or of something in it.

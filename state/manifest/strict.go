@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
 	strictjson "sigs.k8s.io/json"
 )
 
@@ -113,7 +114,11 @@ func (w *misfitter) custom(path string, v any, t reflect.Type) {
 	if err == nil {
 		err = reflect.New(t).Interface().(json.Unmarshaler).UnmarshalJSON(js)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case t == reflect.TypeFor[intstr.IntOrString]():
+		w.misfit(path, v, "must be an integer or a string")
+	default:
 		w.misfit(path, v, err.Error())
 	}
 }
@@ -121,15 +126,23 @@ func (w *misfitter) custom(path string, v any, t reflect.Type) {
 func (w *misfitter) scalar(path string, v any, t reflect.Type) {
 	switch t.Kind() {
 	case reflect.String:
-		if _, ok := v.(string); !ok {
-			w.misfit(path, v, "must be a string: put it in quotes, YAML reads it as something else")
-		}
+		w.text(path, v)
 	case reflect.Bool:
 		if _, ok := v.(bool); !ok {
 			w.misfit(path, v, "must be true or false, without quotes")
 		}
 	case reflect.Int32, reflect.Int64, reflect.Int:
 		w.integer(path, v, t)
+	}
+}
+
+func (w *misfitter) text(path string, v any) {
+	switch v.(type) {
+	case string:
+	case bool, int64, float64:
+		w.misfit(path, v, "must be a string: put it in quotes, YAML reads it as something else")
+	default:
+		w.misfit(path, v, "must be a string")
 	}
 }
 

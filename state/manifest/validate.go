@@ -40,9 +40,9 @@ func (f *findings) meta(m *metav1.ObjectMeta, name func(string) []string) {
 	if m.Name != "" {
 		f.invalid(namePath, m.Name, name(m.Name))
 	}
-	f.err(metavalidation.ValidateLabels(m.Labels, metaPath.Child("labels"))...)
+	f.sorted(metavalidation.ValidateLabels(m.Labels, metaPath.Child("labels")))
 	if len(m.Annotations) > 0 {
-		f.err(apivalidation.ValidateAnnotations(m.Annotations, annPath)...)
+		f.sorted(apivalidation.ValidateAnnotations(m.Annotations, annPath))
 		f.ownAnnotations(m.Annotations)
 	}
 }

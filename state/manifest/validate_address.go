@@ -34,10 +34,10 @@ func (f *findings) clusterIPs(spec *corev1.ServiceSpec, cfg Config) {
 		f.err(field.Invalid(path, spec.ClusterIPs, "may only hold up to 2 values"))
 	}
 	addrs, ok := f.parseClusterIPs(path, spec, cfg)
-	if !ok || len(addrs) != 2 {
+	if !ok || len(addrs) < 2 {
 		return
 	}
-	if addrs[0].Is4() == addrs[1].Is4() {
+	if !slices.ContainsFunc(addrs, netip.Addr.Is4) || !slices.ContainsFunc(addrs, netip.Addr.Is6) {
 		f.err(field.Invalid(path, spec.ClusterIPs, "may specify no more than one IP for each IP family"))
 	}
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {

@@ -64,7 +64,7 @@ func (f *findings) serviceType(spec *corev1.ServiceSpec) {
 	if len(spec.Ports) == 0 && !headless {
 		f.err(field.Required(specPath.Child("ports"), ""))
 	}
-	if headless && spec.Type != corev1.ServiceTypeClusterIP {
+	if headless && (spec.Type == corev1.ServiceTypeLoadBalancer || spec.Type == corev1.ServiceTypeNodePort) {
 		f.err(field.Invalid(specPath.Child("clusterIPs").Index(0), corev1.ClusterIPNone, fmt.Sprintf("may not be set to 'None' for %s services", spec.Type)))
 	}
 }
@@ -181,7 +181,7 @@ func (f *findings) inNodePortRange(path *field.Path, n int32, cfg Config) {
 // noEffect warns of fields that only a cluster gives a meaning.
 func (f *findings) noEffect(spec *corev1.ServiceSpec) {
 	if spec.Selector != nil {
-		f.err(metavalidation.ValidateLabels(spec.Selector, specPath.Child("selector"))...)
+		f.sorted(metavalidation.ValidateLabels(spec.Selector, specPath.Child("selector")))
 	}
 	if len(spec.Selector) > 0 && spec.Type != corev1.ServiceTypeExternalName {
 		f.warn(specPath.Child("selector"), "selector has no effect here: there are no pods, endpoints come from EndpointSlices")

@@ -237,7 +237,6 @@ func (f *findings) subsetAddrs(path *field.Path, addrs []corev1.EndpointAddress,
 }
 
 func (f *findings) subsetPorts(path *field.Path, ports []corev1.EndpointPort) { //nolint:staticcheck // as above
-	names := map[string]bool{}
 	for i, p := range ports {
 		at := path.Index(i)
 		switch {
@@ -246,10 +245,6 @@ func (f *findings) subsetPorts(path *field.Path, ports []corev1.EndpointPort) { 
 		case p.Name != "":
 			f.invalid(at.Child("name"), p.Name, validation.IsDNS1123Label(p.Name))
 		}
-		if names[p.Name] && p.Name != "" {
-			f.err(field.Duplicate(at.Child("name"), p.Name))
-		}
-		names[p.Name] = true
 		f.port(at.Child("port"), p.Port)
 		oneOf(f, at.Child("protocol"), p.Protocol, protocols)
 		f.appProtocol(at, p.AppProtocol)
