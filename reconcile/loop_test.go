@@ -1,0 +1,437 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"pointsman/reconcile/host"
+	"pointsman/reconcile/nft"
+	"pointsman/state"
+)
+
+// fakeDesires is a Desires that a test sets.
+type fakeDesires struct {
+	changed chan struct{}
+	latest  atomic.Pointer[Desired]
+}
+
+func (d *fakeDesires) Changed() <-chan struct{} { return d.changed }
+func (d *fakeDesires) Latest() *Desired         { return d.latest.Load() }
+
+func (d *fakeDesires) set(in *Input) {
+	d.latest.Store(&Desired{Services: in.Services})
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// logbook keeps what is logged.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// loopBench is a loop and what surrounds it.
+type loopBench struct {
+	t        testing.TB
+	desires  *fakeDesires
+	loop     *Loop
+	watcher  *host.Watcher
+	registry *prometheus.Registry
+	log      *logbook
+}
+
+func newLoop(t testing.TB, change func(*Config)) *loopBench {
+	t.Helper()
+	b := &loopBench{t: t, desires: &fakeDesires{changed: make(chan struct{}, 1)}, registry: prometheus.NewRegistry(), log: &logbook{}}
+	cfg := Config{NodeName: "n1", Resync: time.Hour, FullResync: time.Hour,
+		Log: slog.New(slog.NewTextHandler(b.log, nil)), Metrics: NewMetrics(b.registry), Health: &Health{}}
+	if change != nil {
+		change(&cfg)
+	}
+	var err error
+	if b.watcher, err = host.NewWatcher(time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if b.loop, err = NewLoop(cfg, b.desires, b.watcher); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Cleanup(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// start runs everything until the end of the test.
+func (b *loopBench) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return b.watcher.Run(ctx) })
+	g.Go(func() error { return b.loop.Journal().Run(ctx) })
+	g.Go(func() error { return b.loop.Run(ctx) })
+	b.t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			b.t.Error(err)
+		}
+		if b.t.Failed() {
+			b.t.Log(b.log)
+		}
+	})
+}
+
+// startLoop starts a loop that has programmed an input.
+func startLoop(t testing.TB, in *Input) *loopBench {
+	t.Helper()
+	b := newLoop(t, nil)
+	b.desires.set(in)
+	b.start()
+	b.programmed(in)
+	return b
+}
+
+// patience is what a test waits for something that is certain to come.
+const patience = 20 * time.Second
+
+// eventually waits for a condition, and gives the time that took.
+func eventually(t testing.TB, what string, condition func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	for !condition() {
+		if time.Since(began) > patience {
+			t.Fatalf("in vain: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// kernelLines gives what the kernel holds of a family, or nil while there's no
+// program.
+func kernelLines(t testing.TB, f nft.Family) []string {
+	t.Helper()
+	k, err := nft.Open(f, schema, host.Generation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Canonical(readGroups(t, k))
+}
+
+// programmed waits until both families' elements are what an input means.
+func (b *loopBench) programmed(in *Input) time.Duration {
+	b.t.Helper()
+	return eventually(b.t, "the kernel is programmed", func() bool {
+		for _, f := range families() {
+			if !slices.Equal(kernelLines(b.t, f), Canonical(NewPlanner(f).Plan(in, nil).Groups)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// counter gives the sum of a counter, or the number of a histogram's samples.
+func (b *loopBench) counter(name string) (sum float64) {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum
+}
+
+const (
+	driftCounter    = "pointsman_nftables_drift_total"
+	failuresCounter = "pointsman_sync_proxy_rules_nftables_sync_failures_total"
+	syncsCounter    = "pointsman_sync_proxy_rules_duration_seconds"
+)
+
+// loopInput has NodePorts nowhere: this host has no address.
+func loopInput(services, endpoints int) *Input { return simpleInput(services, endpoints) }
+
+func TestLoop(t *testing.T) {
+	in := loopInput(20, 3)
+	b := startLoop(t, in)
+	b.desires.set(without(in, 3, 1))
+	b.programmed(without(in, 3, 1))
+	b.desires.set(loopInput(2, 3))
+	b.programmed(loopInput(2, 3))
+	eventually(t, "healthy", func() bool { return b.loop.Health.Status(time.Now()).Healthy })
+	if n := b.counter(driftCounter); n != 0 {
+		t.Errorf("drift: %v", n)
+	}
+	if !strings.Contains(b.log.String(), "msg=programmed family=ip elements=100 transactions=1 rewritten=false repair=false") {
+		t.Error("the change isn't logged")
+	}
+}
+
+// TestLoopKnowsNothing: as long as nothing is known of what is desired, the
+// kernel is left as it is.
+func TestLoopKnowsNothing(t *testing.T) {
+	b := newLoop(t, nil)
+	run(t, "nft add table ip pointsman; nft add chain ip pointsman left")
+	for range 3 {
+		if wait := b.loop.step(context.Background()); wait != never {
+			t.Errorf("comes again in %v", wait)
+		}
+	}
+	if out := run(t, "nft list table ip pointsman"); !strings.Contains(out, "chain left") || strings.Contains(out, "dispatch") {
+		t.Errorf("changed: %s", out)
+	}
+	if s := b.loop.Health.Status(time.Now()); s.Healthy {
+		t.Errorf("health: %+v", s)
+	}
+}
+
+// TestLoopRepairs: whatever somebody does to our tables, an event tells, and
+// it's repaired, counted and logged (C49).
+func TestLoopRepairs(t *testing.T) {
+	in := loopInput(20, 3)
+	b := startLoop(t, in)
+	fresh := objects(t, nft.IPv4)
+	for _, commands := range []string{
+		"flush ruleset",
+		"flush chain ip pointsman dispatch",
+		"delete element ip pointsman services { 10.96.0.3 . tcp . 80 }",
+		"add chain ip pointsman evil { type filter hook input priority 0; policy drop; }",
+		"add table ip pointsman { flags dormant; }",
+		"delete table ip pointsman", "delete table ip pointsman", "delete table ip pointsman",
+		"delete table ip pointsman", "delete table ip pointsman",
+	} {
+		before := b.counter(driftCounter)
+		damage(t, commands)
+		took := eventually(t, "repair of "+commands, func() bool {
+			return exec.Command("nft", "list", "table", "ip", "pointsman").Run() == nil && slices.Equal(objects(t, nft.IPv4), fresh)
+		})
+		t.Logf("%s: repaired after %v", commands, took.Round(time.Millisecond))
+		if n := b.counter(driftCounter); n <= before {
+			t.Errorf("%s: drift is %v, was %v", commands, n, before)
+		}
+	}
+	if log := b.log.String(); strings.Count(log, "somebody else changed our rules") < 10 || !strings.Contains(log, "repair=true") {
+		t.Error("not all repairs are logged")
+	}
+}
+
+// TestLoopKnowsItsOwn: own transactions never pass for somebody else's, not
+// even beside a writer that never rests.
+func TestLoopKnowsItsOwn(t *testing.T) {
+	in := loopInput(20, 10)
+	b := startLoop(t, in)
+	busy := exec.Command("sh", "-c", `while :; do nft 'add table ip other { chain c { counter; }; }'; nft delete table ip other; done`)
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = busy.Process.Kill()
+		_ = busy.Wait()
+		run(t, "nft add table ip other; nft delete table ip other")
+	}()
+	generation, _ := host.Generation()
+	for i := range 200 {
+		before := b.counter(syncsCounter)
+		b.desires.set(without(in, i%20, i%10))
+		eventually(t, "a change", func() bool { return b.counter(syncsCounter) > before })
+	}
+	after, _ := host.Generation()
+	t.Logf("%d transactions in all", after-generation)
+	b.programmed(without(in, 199%20, 199%10))
+	if n := b.counter(driftCounter); n != 0 {
+		t.Errorf("drift: %v", n)
+	}
+	if n := b.counter(failuresCounter); n != 0 {
+		t.Errorf("failures: %v", n)
+	}
+}
+
+// stubNFT puts an nft first in PATH that does, before the real one, what files
+// in the directory say: "fail" holds how many transactions fail, "hang" makes
+// it hang. It crashes on every list (C47).
+func stubNFT(t testing.TB) (dir string) {
+	t.Helper()
+	real, err := exec.LookPath("nft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	script := fmt.Sprintf(`#!/bin/sh
+cd %s
+case " $* " in *" list "*) kill -SEGV $$ ;; esac
+if [ -e hang ]; then exec sleep 1000; fi
+n=$(cat fail 2>/dev/null || echo 0)
+if [ "$1" = -f ] && [ "$n" -gt 0 ]; then
+	echo $((n - 1)) >fail.new
+	mv fail.new fail
+	echo 'Error: the stub says no' >&2
+	exit 1
+fi
+exec %s "$@"
+`, dir, real)
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return dir
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// degraded gives why the loop's health is not what it should be.
+func (b *loopBench) degraded() string {
+	return strings.Join(b.loop.Health.Status(time.Now()).Degraded, "; ")
+}
+
+// TestLoopRetries: a change whose transaction fails isn't lost, and needs no
+// further event (C44). The whole runs with an nft that crashes on every list.
+func TestLoopRetries(t *testing.T) {
+	dir := stubNFT(t)
+	in := loopInput(20, 3)
+	b := startLoop(t, in)
+	write(t, filepath.Join(dir, "fail"), "3")
+	b.desires.set(without(in, 3, 1))
+	eventually(t, "degraded", func() bool {
+		return strings.HasPrefix(b.degraded(), "nftables: table ip") && strings.Contains(b.degraded(), "the stub says no") && strings.Contains(b.degraded(), "failures in a row")
+	})
+	t.Log(b.degraded())
+	t.Logf("right after %v", b.programmed(without(in, 3, 1)))
+	eventually(t, "healthy", func() bool { return b.loop.Health.Status(time.Now()).Healthy && b.degraded() == "" })
+	if n := b.counter(failuresCounter); n != 3 {
+		t.Errorf("failures: %v", n)
+	}
+	if n := b.counter(driftCounter); n != 0 {
+		t.Errorf("drift: %v", n)
+	}
+}
+
+// TestLoopHangingNFT: an nft that hangs is ended, and that is a failure like
+// another.
+func TestLoopHangingNFT(t *testing.T) {
+	dir := stubNFT(t)
+	b := newLoop(t, nil)
+	b.loop.timeout = 500 * time.Millisecond
+	in := loopInput(2, 3)
+	write(t, filepath.Join(dir, "hang"), "")
+	b.desires.set(in)
+	b.start()
+	eventually(t, "degraded", func() bool { return strings.Contains(b.degraded(), "nftables: table ip") })
+	t.Log(b.degraded())
+	if err := os.Remove(filepath.Join(dir, "hang")); err != nil {
+		t.Fatal(err)
+	}
+	b.programmed(in)
+	eventually(t, "healthy", func() bool { return b.degraded() == "" })
+}
+
+// TestLoopBackoff: a failing loop isn't driven by others' transactions.
+func TestLoopBackoff(t *testing.T) {
+	dir := stubNFT(t)
+	b := newLoop(t, nil)
+	write(t, filepath.Join(dir, "fail"), "1000")
+	t.Cleanup(func() { write(t, filepath.Join(dir, "fail"), "0") })
+	b.desires.set(loopInput(2, 3))
+	for want := 250 * time.Millisecond; want < time.Second; want *= 2 {
+		b.loop.notBefore = time.Time{}
+		if wait := b.loop.step(context.Background()); wait != want {
+			t.Errorf("waits %v, want %v", wait, want)
+		}
+	}
+	if wait := b.loop.step(context.Background()); wait <= 0 || wait > 500*time.Millisecond || b.loop.failures != 2 {
+		t.Errorf("tried again too early: waits %v after %d failures", wait, b.loop.failures)
+	}
+	for n, want := range map[int]time.Duration{1: 250 * time.Millisecond, 2: 500 * time.Millisecond, 7: 16 * time.Second, 8: 30 * time.Second, 1000: 30 * time.Second} {
+		if got := backoff(n); got != want {
+			t.Errorf("backoff after %d: %v", n, got)
+		}
+	}
+}
+
+// TestLoopFollowsAddresses: NodePorts move with the host's addresses, and a
+// service range that would lock somebody out is not in force.
+func TestLoopFollowsAddresses(t *testing.T) {
+	run(t, "ip link add d0 type veth peer name d1 && ip link set d0 up && ip addr add 192.0.2.11/24 dev d0")
+	t.Cleanup(func() { run(t, "ip link del d0 2>/dev/null || :") })
+	b := newLoop(t, func(c *Config) {
+		c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("192.0.0.0/8")}
+	})
+	s := simple(1, 2)
+	s.Ports[0].Frontends = append(s.Ports[0].Frontends, state.Frontend{Kind: state.NodePort, Port: 30080})
+	in := &Input{Node: Node{Name: "n1"}, Services: []*state.Service{s}, NodePortAddresses: addrs("192.0.2.11"),
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	b.desires.set(in)
+	b.start()
+	b.programmed(in)
+	if why := b.degraded(); !strings.Contains(why, "--service-cidr 192.0.0.0/8 holds") || !strings.Contains(why, "192.0.2.11") {
+		t.Errorf("degraded: %s", why)
+	}
+	run(t, "ip addr add 198.51.100.7/24 dev d0 && ip addr del 192.0.2.11/24 dev d0")
+	in.NodePortAddresses = addrs("198.51.100.7")
+	in.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("192.0.0.0/8")}
+	b.programmed(in)
+	eventually(t, "no longer degraded", func() bool { return b.degraded() == "" })
+	run(t, "ip link del d0")
+	in.NodePortAddresses = nil
+	b.programmed(in)
+}
+
+// TestLoopMissedNotifications: when the journal is a whole period behind the
+// kernel, everything is read back.
+func TestLoopMissedNotifications(t *testing.T) {
+	b := newLoop(t, nil) // and nobody runs the journal
+	b.desires.set(loopInput(2, 3))
+	b.loop.step(context.Background())
+	b.loop.compareGeneration()
+	if b.loop.pending {
+		t.Error("pending after one period")
+	}
+	run(t, "nft flush ruleset")
+	b.loop.compareGeneration()
+	if !b.loop.pending {
+		t.Fatal("nothing is pending")
+	}
+	b.loop.step(context.Background())
+	if got, want := kernelLines(t, nft.IPv4), Canonical(NewPlanner(nft.IPv4).Plan(loopInput(2, 3), nil).Groups); !slices.Equal(got, want) {
+		t.Errorf("not repaired: %q", got)
+	}
+}
