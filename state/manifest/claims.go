@@ -48,8 +48,18 @@ type settlement struct {
 	refused   map[*demand][]refusal
 	frontends map[frontendKey]*demand
 	numbers   map[uint16]*demand // NodePorts and healthCheckNodePorts
-	addresses map[netip.Addr]*demand
-	clusterIP map[netip.Addr]*demand
+	addresses map[netip.Addr]bearing
+
+	// version is another where something may have changed that the endpoints
+	// of any Service are checked against.
+	version int
+}
+
+// bearing is what is claimed of an address: as whose clusterIP, and how often
+// in all.
+type bearing struct {
+	clusterIP *demand
+	claims    int
 }
 
 // settle settles the claims of all Services, unless they are those of the last
@@ -61,24 +71,37 @@ func (l *Loader) settle(services []*slot) {
 			all = append(all, d)
 		}
 	}
-	if l.settled == nil || !slices.Equal(l.settled.demands, all) {
-		l.settled = newSettlement(all)
+	version := 1
+	if l.settled != nil {
+		if slices.Equal(l.settled.demands, all) {
+			return
+		}
+		touched, ok := l.settled.amend(all)
+		if ok && !l.borne(touched) {
+			return
+		}
+		version = l.settled.version + 1
+		if ok {
+			l.settled.version = version
+			return
+		}
 	}
+	l.settled = newSettlement(all)
+	l.settled.version = version
 }
 
-// newSettlement gives each claim to the first Service, in the order of namespace and
-// name, that makes it (semantics.md, Conflicts). It is one pass: what a
-// Service lost it doesn't claim further, so a refused clusterIP doesn't keep
-// others off that address's ports. The outcome is a function of the set of
-// Services.
+// newSettlement gives each claim to the first Service, in the order of
+// namespace and name, that makes it (semantics.md, Conflicts). It is one pass:
+// what a Service lost it doesn't claim further, so a refused clusterIP doesn't
+// keep others off that address's ports. The outcome is a function of the set
+// of Services.
 func newSettlement(all []*demand) *settlement {
 	s := &settlement{
 		demands:   all,
 		refused:   map[*demand][]refusal{},
 		frontends: make(map[frontendKey]*demand, 2*len(all)),
 		numbers:   make(map[uint16]*demand, len(all)/4),
-		addresses: make(map[netip.Addr]*demand, len(all)),
-		clusterIP: make(map[netip.Addr]*demand, len(all)),
+		addresses: make(map[netip.Addr]bearing, len(all)),
 	}
 	for _, d := range all {
 		for i := range d.claims {
@@ -90,26 +113,102 @@ func newSettlement(all []*demand) *settlement {
 	return s
 }
 
+// amend makes s the settlement of other Services, which is cheap as long as
+// nobody loses anything: then the order has no say. It gives the demands that
+// went or came. If it reports false, s is of no use any more.
+func (s *settlement) amend(all []*demand) (touched []*demand, ok bool) {
+	if len(s.refused) > 0 {
+		return nil, false
+	}
+	gone, come := difference(s.demands, all)
+	for _, d := range gone {
+		for i := range d.claims {
+			s.release(&d.claims[i])
+		}
+	}
+	for _, d := range come {
+		for i := range d.claims {
+			if s.take(d, &d.claims[i]) != nil {
+				return nil, false
+			}
+		}
+	}
+	s.demands = all
+	return append(gone, come...), true
+}
+
+// difference tells what two lists, both in the order of names, don't have in
+// common.
+func difference(before, now []*demand) (gone, come []*demand) {
+	for len(before) > 0 && len(now) > 0 {
+		if before[0] == now[0] {
+			before, now = before[1:], now[1:]
+			continue
+		}
+		order := before[0].object.Key.ObjectName.Compare(now[0].object.Key.ObjectName)
+		if order <= 0 {
+			gone, before = append(gone, before[0]), before[1:]
+		}
+		if order >= 0 {
+			come, now = append(come, now[0]), now[1:]
+		}
+	}
+	return append(gone, before...), append(come, now...)
+}
+
 // take gives the claim to d, or tells who has it. The ports of a clusterIP
 // that d lost go the way of the address, without a word of their own.
 func (s *settlement) take(d *demand, c *claim) *demand {
 	f := c.frontend
 	switch c.kind {
-	case claimClusterIP:
-		s.addresses[f.Address] = d
-		return takeKey(s.clusterIP, f.Address, d)
-	case claimAddressPort:
-		if owner := s.clusterIP[f.Address]; f.Kind == state.ClusterIP && owner != d {
-			return owner
-		}
-		s.addresses[f.Address] = d
-		return takeKey(s.frontends, keyOf(f.Address, f.Port, c.protocol), d)
+	case claimClusterIP, claimAddressPort:
+		return s.takeAddress(d, c)
 	case claimHealthCheck:
 		if owner := s.numbers[f.Port]; owner != nil {
 			return owner
 		}
 	}
 	return takeKey(s.numbers, f.Port, d)
+}
+
+func (s *settlement) takeAddress(d *demand, c *claim) *demand {
+	a := c.frontend.Address
+	b := s.addresses[a]
+	owner := b.clusterIP
+	switch {
+	case c.kind == claimClusterIP && owner == nil:
+		b.clusterIP = d
+	case c.kind == claimClusterIP, c.frontend.Kind == state.ClusterIP && owner != d:
+		return owner
+	default:
+		if owner := takeKey(s.frontends, keyOf(a, c.frontend.Port, c.protocol), d); owner != nil {
+			return owner
+		}
+	}
+	b.claims++
+	s.addresses[a] = b
+	return nil
+}
+
+// release undoes take.
+func (s *settlement) release(c *claim) {
+	f := c.frontend
+	switch c.kind {
+	case claimNodePort, claimHealthCheck:
+		delete(s.numbers, f.Port)
+		return
+	case claimAddressPort:
+		delete(s.frontends, keyOf(f.Address, f.Port, c.protocol))
+	}
+	b := s.addresses[f.Address]
+	if b.claims--; b.claims == 0 {
+		delete(s.addresses, f.Address)
+		return
+	}
+	if c.kind == claimClusterIP {
+		b.clusterIP = nil
+	}
+	s.addresses[f.Address] = b
 }
 
 // takeKey enters d unless another has the key already. A Service doesn't clash

@@ -21,6 +21,32 @@ func (s *settlement) cross(j *joined) []Problem {
 	return out
 }
 
+// bear counts the endpoints of a Service among all there are, or with -1 takes
+// them off the count.
+func (l *Loader) bear(j *joined, n int) {
+	if j == nil {
+		return
+	}
+	for _, e := range j.slices {
+		for i := range e.backings {
+			for k := range e.backings[i].endpoints {
+				a := e.backings[i].endpoints[k].Address.Addr()
+				if l.bearers[a] += n; l.bearers[a] == 0 {
+					delete(l.bearers, a)
+				}
+			}
+		}
+	}
+}
+
+// borne reports whether an address that one of the demands names is that of an
+// endpoint, so that cross may find something else than it did.
+func (l *Loader) borne(touched []*demand) bool {
+	return slices.ContainsFunc(touched, func(d *demand) bool {
+		return slices.ContainsFunc(d.claims, func(c claim) bool { return l.bearers[c.frontend.Address] > 0 })
+	})
+}
+
 // crossEndpoints reports, for each reason, the first endpoint of a slice that
 // can't be what was meant and the number of others.
 func (s *settlement) crossEndpoints(j *joined, e *digest) []Problem {
@@ -47,6 +73,9 @@ func (s *settlement) crossEndpoints(j *joined, e *digest) []Problem {
 			hits[reason].n++
 		}
 	}
+	if hits == nil {
+		return nil
+	}
 	var out []Problem
 	for _, reason := range slices.Sorted(maps.Keys(hits)) {
 		h := hits[reason]
@@ -60,10 +89,11 @@ func (s *settlement) crossEndpoints(j *joined, e *digest) []Problem {
 // an external frontend is no more than a host that bears it, unless the port
 // is the frontend's too.
 func (s *settlement) suspect(j *joined, b *backing, a netip.Addr) (reason, text string) {
-	if s.addresses[a] == nil {
+	claimed, ok := s.addresses[a]
+	if !ok {
 		return "", ""
 	}
-	switch owner := s.clusterIP[a]; {
+	switch owner := claimed.clusterIP; {
 	case owner == j.demand:
 		return "", "" // an error already
 	case owner != nil:

@@ -35,14 +35,12 @@ const (
 	ipv6
 )
 
+// String names a family.
 func (f stack) String() string {
-	switch f {
-	case ipv4:
+	if f == ipv4 {
 		return "IPv4"
-	case ipv6:
-		return "IPv6"
 	}
-	return "IPv4 and IPv6"
+	return "IPv6"
 }
 
 // each gives the families of the set one by one.
@@ -100,8 +98,8 @@ func (e *digest) parseSlice(s *discoveryv1.EndpointSlice) {
 }
 
 // addPort adds a port. Numbers that no port can have are an error of the
-// document (validation.md, 7); a last good version of an older release might
-// still hold one, and it must not reach the kernel.
+// document (validation.md, 7). One that came this far all the same would make
+// the kernel refuse all Services at once.
 func (b *backing) addPort(name string, protocol corev1.Protocol, number int32) {
 	if number >= 1 && number <= 65535 {
 		b.ports = append(b.ports, backingPort{name, state.Protocol(protocol), uint16(number)})

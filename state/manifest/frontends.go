@@ -117,8 +117,8 @@ func (d *demand) missing(field, what string) {
 	d.warn(field, "Required value: there is no %s, so it is not served; `pointsman pin` writes one into the file", what)
 }
 
-// checkClusterIPs warns of clusterIPs that a cluster would allocate: PreferDualStack
-// is content with one.
+// checkClusterIPs warns of clusterIPs that a cluster would allocate:
+// PreferDualStack is content with one.
 func (d *demand) checkClusterIPs(have []address) {
 	policy := deref(d.object.Service.Spec.IPFamilyPolicy, "")
 	switch {

@@ -144,7 +144,8 @@ type doubt struct {
 
 func (d doubt) mayBe(k Key) bool {
 	_, known := apiVersionOf(d.key.Kind)
-	return (!known || d.key.Kind == k.Kind) && (d.key.Name == "" || d.key.ObjectName == k.ObjectName)
+	sameName := d.key.Name == k.Name && (k.Namespace == "" || d.key.Namespace == k.Namespace)
+	return (!known || d.key.Kind == k.Kind) && (d.key.Name == "" || sameName)
 }
 
 // index takes in the documents of one file. Of several good documents with
@@ -281,6 +282,7 @@ func (l *Loader) inOrder(seen []*slot) []*slot {
 	known := make([]*slot, 0, len(seen))
 	for _, s := range l.services {
 		if s.seen != l.generation {
+			l.bear(s.memo.joined, -1)
 			s.memo = serviceMemo{}
 			continue
 		}

@@ -29,8 +29,8 @@ type serviceMemo struct {
 	losses  []Problem
 	service *state.Service
 
-	settled   *settlement // that crossed was found with
-	fleet     *fleet      // that strangers were found with
+	version   int    // of the settlement that crossed was found with
+	fleet     *fleet // that strangers were found with
 	crossed   []Problem
 	strangers []Problem
 	problems  []Problem // all of them
@@ -41,16 +41,18 @@ type serviceMemo struct {
 func (p *sweep) join(s *slot, f *fleet) *state.Service {
 	m, backers := &s.memo, p.slicesOf(s)
 	if m.digest != s.digest || !slices.Equal(m.slices, backers) {
+		p.bear(m.joined, -1)
 		*m = serviceMemo{digest: s.digest, slices: slices.Clone(backers), service: m.service}
 		if d := s.digest.demand; d != nil {
 			m.joined = match(d, backers)
+			p.bear(m.joined, 1)
 		}
 	}
 	if m.joined == nil {
 		m.service = nil
 		return nil
 	}
-	if m.settled != p.settled || m.fleet != f {
+	if m.version != p.settled.version || m.fleet != f {
 		p.settleMemo(m, f)
 	}
 	p.problems = append(p.problems, m.problems...)
@@ -60,17 +62,17 @@ func (p *sweep) join(s *slot, f *fleet) *state.Service {
 // settleMemo brings what depends on other Services and on Nodes up to date.
 func (p *sweep) settleMemo(m *serviceMemo, f *fleet) {
 	d := m.joined.demand
-	if lost := p.settled.refused[d]; m.settled == nil || !slices.Equal(m.lost, lost) {
+	if lost := p.settled.refused[d]; m.version == 0 || !slices.Equal(m.lost, lost) {
 		m.lost, m.losses = lost, d.refusals(lost)
 		m.service = unlessEqual(m.service, m.joined.build(lost))
 	}
-	if m.settled != p.settled {
+	if m.version != p.settled.version {
 		m.crossed = p.settled.cross(m.joined)
 	}
 	if m.fleet != f {
 		m.strangers = f.strangers(m.joined)
 	}
-	m.settled, m.fleet = p.settled, f
+	m.version, m.fleet = p.settled.version, f
 	m.problems = slices.Concat(d.findings, m.joined.findings, m.losses, m.crossed, m.strangers)
 }
 

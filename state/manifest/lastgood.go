@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,6 +46,9 @@ func (g *lastGoodStore) restore(l *Loader) {
 
 // accept makes objects the last good ones.
 func (g *lastGoodStore) accept(objects []*digest) {
+	if g.read && len(g.problems) == 0 && slices.Equal(g.objects, objects) {
+		return
+	}
 	for _, e := range g.objects {
 		e.slot.good = nil
 	}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"pointsman/state"
@@ -32,6 +33,7 @@ type Loader struct {
 	crowd      int     // how many slots were in use when they were last counted
 	services   []*slot // of the last Load, in the order of their names
 	settled    *settlement
+	bearers    map[netip.Addr]int // how many endpoints have an address
 	fleet      *fleet
 	last       *Result
 	lastSeen   int // the version of the last good objects that last was made with
@@ -43,7 +45,7 @@ type Loader struct {
 // LastGood), read only if a Snapshot has a document that failed or if Restore
 // is called; it may be empty, or the name of a file that isn't there.
 func NewLoader(cfg Config, lastGoodFile string) *Loader {
-	return &Loader{cfg: cfg, lastGood: lastGoodStore{file: lastGoodFile}, slots: map[Key]*slot{}}
+	return &Loader{cfg: cfg, lastGood: lastGoodStore{file: lastGoodFile}, slots: map[Key]*slot{}, bearers: map[netip.Addr]int{}}
 }
 
 // Load gives what the Snapshot means. It never fails: whatever is wrong with
@@ -148,7 +150,7 @@ func (l *Loader) read(s *Snapshot) bool {
 	var changed []*File
 	var at, old = []int(nil), map[*File]*reading{}
 	for i, f := range files {
-		for len(before) > 0 && before[0].file.Path < f.Path {
+		for len(before) > 0 && before[0].file != f && before[0].file.Path < f.Path {
 			before = before[1:]
 		}
 		if len(before) > 0 && before[0].file == f {

@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -38,23 +40,46 @@ endpoints:
 	return &File{Path: fmt.Sprintf("svc-%05d.yaml", i), Data: []byte(text)}
 }
 
-// BenchmarkLoadOneChange is a Load after one file of many has changed, with
-// its decoding.
+// BenchmarkLoadOneChange is a Load after one document of many has changed,
+// with its decoding: a slice, a Service (so that all claims are settled anew),
+// or a slice of a file that holds everything.
 func BenchmarkLoadOneChange(b *testing.B) {
 	for _, size := range []struct{ services, endpoints int }{{10_000, 10}, {40_000, 1}} {
-		b.Run(fmt.Sprintf("%dx%d", size.services, size.endpoints), func(b *testing.B) {
-			files := benchFiles(size.services, size.endpoints)
-			l := NewLoader(Config{}, "")
-			l.Accept(l.Load(&Snapshot{Files: files}))
-			for n := 0; b.Loop(); n++ {
-				i := size.services / 2
-				files[i] = benchFile(i, size.endpoints, n%2+1)
-				r := l.Load(&Snapshot{Files: files})
-				if len(r.Services) != size.services {
-					b.Fatal(len(r.Services))
-				}
-			}
+		name := fmt.Sprintf("%dx%d", size.services, size.endpoints)
+		files := benchFiles(size.services, size.endpoints)
+		mid := size.services / 2
+		b.Run("slice/"+name, func(b *testing.B) {
+			benchLoads(b, files, func(n int) { files[mid] = benchFile(mid, size.endpoints, n%2+1) })
 		})
+		b.Run("service/"+name, func(b *testing.B) {
+			plain := benchFile(mid, size.endpoints, 0)
+			other := &File{Path: plain.Path, Data: bytes.Replace(plain.Data, []byte("port: 80,"), []byte("port: 81,"), 1)}
+			benchLoads(b, files, func(n int) { files[mid] = []*File{plain, other}[n%2] })
+		})
+		b.Run("onefile/"+name, func(b *testing.B) {
+			both := []*File{oneFile(files), nil}
+			files[mid] = benchFile(mid, size.endpoints, 7)
+			both[1] = oneFile(files)
+			one := []*File{both[0]}
+			benchLoads(b, one, func(n int) { one[0] = both[n%2] })
+		})
+	}
+}
+
+func oneFile(files []*File) *File {
+	all := &File{Path: "all.yaml"}
+	for _, f := range files {
+		all.Data = append(append(all.Data, f.Data...), "---\n"...)
+	}
+	return all
+}
+
+func benchLoads(b *testing.B, files []*File, change func(n int)) {
+	l := NewLoader(Config{}, "")
+	l.Accept(l.Load(&Snapshot{Files: files}))
+	for n := 0; b.Loop(); n++ {
+		change(n + 1)
+		l.Load(&Snapshot{Files: slices.Clone(files)})
 	}
 }
 

@@ -2,10 +2,12 @@ package manifest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,63 +16,83 @@ import (
 	"pointsman/state"
 )
 
-// docGen draws documents that often clash: few names, few addresses, few
-// ports, and now and then one that is in error or doesn't parse.
-func docGen(t *rapid.T) string {
-	pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
-	ns, name := pick("namespace", "a", "b"), pick("name", "x", "y", "z")
-	switch pick("kind", "Service", "Service", "EndpointSlice", "EndpointSlice", "Endpoints", "Node", "bad") {
-	case "Service":
-		return serviceDoc(t, ns, name, pick)
-	case "EndpointSlice":
-		return fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: %s, name: %s-%s, labels: {kubernetes.io/service-name: %s}},
-addressType: IPv4, ports: [{name: %s, port: %s}], endpoints: [%s, %s]}`, ns, name, pick("slice", "1", "2"), name,
-			pick("port", "p", "q"), pick("number", "80", "81"), endpointDoc(pick), endpointDoc(pick))
-	case "Endpoints":
-		return fmt.Sprintf(`{apiVersion: v1, kind: Endpoints, metadata: {namespace: %s, name: %s}, subsets: [{addresses: [{ip: 10.0.0.%s}], ports: [{name: p, port: 80}]}]}`,
-			ns, name, pick("ip", "1", "2", "3"))
-	case "Node":
-		return fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {addresses: [{type: InternalIP, address: 10.0.0.%s}]}}`,
-			pick("node", "n1", "n2"), pick("ip", "1", "2", "3"))
-	}
-	return pick("bad", "{", "kind: Deployment\nmetadata: {name: x}", fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata:\n  namespace: %s\n  name: %s\nspec: {ports: 1}", ns, name))
+// world draws documents: few names, and addresses and ports out of so many,
+// so that they often clash or hardly ever; now and then one is in error or
+// doesn't parse.
+type world struct {
+	t     *rapid.T
+	width int
 }
 
-func serviceDoc(t *rapid.T, ns, name string, pick func(string, ...string) string) string {
-	address := func(label string) string { return pick(label, "10.96.0.1", "10.96.0.2", "10.96.0.3") }
-	spec := []string{"clusterIP: " + address("clusterIP")}
-	if rapid.Bool().Draw(t, "external") {
-		spec = append(spec, fmt.Sprintf("externalIPs: [%s]", pick("externalIP", "10.96.0.1", "192.0.2.1", "192.0.2.2")))
+func newWorld(t *rapid.T) world {
+	return world{t, rapid.SampledFrom([]int{2, 200}).Draw(t, "width")}
+}
+
+func (w world) pick(of ...string) string { return rapid.SampledFrom(of).Draw(w.t, "pick") }
+
+// some gives prefix and a number.
+func (w world) some(prefix string, first int) string {
+	return prefix + strconv.Itoa(first+rapid.IntRange(0, w.width).Draw(w.t, prefix))
+}
+
+func (w world) document() string {
+	ns, name := w.pick("a", "b"), w.pick("x", "y", "z")
+	switch w.pick("Service", "Service", "Service", "EndpointSlice", "EndpointSlice", "Endpoints", "Node", "bad") {
+	case "Service":
+		return w.service(ns, name)
+	case "EndpointSlice":
+		return fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: %s, name: %s-%s, labels: {kubernetes.io/service-name: %s}},
+addressType: IPv4, ports: [{name: %s, port: %s}], endpoints: [%s, %s]}`, ns, name, w.pick("1", "2"), name,
+			w.pick("p", "q"), w.pick("80", "81"), w.endpoint(), w.endpoint())
+	case "Endpoints":
+		return fmt.Sprintf(`{apiVersion: v1, kind: Endpoints, metadata: {namespace: %s, name: %s}, subsets: [{addresses: [{ip: %s}], ports: [{name: p, port: 80}]}]}`,
+			ns, name, w.some("10.0.0.", 1))
+	case "Node":
+		return fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {addresses: [{type: InternalIP, address: %s}]}}`,
+			w.pick("n1", "n2"), w.some("10.0.0.", 1))
 	}
-	port := pick("port", "80", "81")
-	switch pick("type", "ClusterIP", "NodePort", "LoadBalancer") {
+	return w.pick("{", "kind: Deployment\nmetadata: {name: x}", fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata:\n  namespace: %s\n  name: %s\nspec: {ports: 1}", ns, name))
+}
+
+func (w world) service(ns, name string) string {
+	spec := []string{"clusterIP: " + w.some("10.96.0.", 1)}
+	if w.pick("yes", "no") == "yes" {
+		spec = append(spec, fmt.Sprintf("externalIPs: [%s]", w.pick(w.some("10.96.0.", 1), w.some("192.0.2.", 1))))
+	}
+	switch port := w.pick("80", "81"); w.pick("ClusterIP", "NodePort", "LoadBalancer") {
 	case "NodePort":
-		spec = append(spec, "type: NodePort", fmt.Sprintf("ports: [{name: p, port: %s, nodePort: %s}]", port, pick("nodePort", "30001", "30002")))
+		spec = append(spec, "type: NodePort", fmt.Sprintf("ports: [{name: p, port: %s, nodePort: %s}]", port, w.some("", 30000)))
 	case "LoadBalancer":
-		spec = append(spec, "type: LoadBalancer", "externalTrafficPolicy: Local", "loadBalancerIP: "+pick("lb", "192.0.2.1", "192.0.2.3"),
-			"healthCheckNodePort: "+pick("health", "30001", "30003"), fmt.Sprintf("ports: [{name: p, port: %s}]", port))
+		spec = append(spec, "type: LoadBalancer", "externalTrafficPolicy: Local", "loadBalancerIP: "+w.some("192.0.2.", 1),
+			"healthCheckNodePort: "+w.some("", 30001), fmt.Sprintf("ports: [{name: p, port: %s}]", port))
 	default:
 		spec = append(spec, fmt.Sprintf("ports: [{name: p, port: %s}, {name: q, port: 90}]", port))
 	}
 	return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: %s}, spec: {%s}}", ns, name, strings.Join(spec, ", "))
 }
 
-func endpointDoc(pick func(string, ...string) string) string {
+func (w world) endpoint() string {
 	return fmt.Sprintf("{addresses: [%s], nodeName: %s, conditions: {ready: %s, terminating: %s}}",
-		pick("address", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.96.0.1"), pick("nodeName", "n1", "n2"),
-		pick("ready", "true", "false"), pick("terminating", "true", "false"))
+		w.pick(w.some("10.0.0.", 1), w.some("10.96.0.", 1), w.some("192.0.2.", 1)), w.pick("n1", "n2"), w.pick("true", "false"), w.pick("true", "false"))
 }
 
-// filesGen draws a tree of a few files with a few documents each.
-func filesGen(t *rapid.T, label string) map[string]string {
+// tree draws a few files with a few documents each.
+func (w world) tree() map[string]string {
 	files := map[string]string{}
-	for i := range rapid.IntRange(0, 5).Draw(t, label) {
+	for i := range rapid.IntRange(0, 5).Draw(w.t, "files") {
 		var docs []string
-		for range rapid.IntRange(0, 3).Draw(t, "documents") {
-			docs = append(docs, docGen(t))
+		for range rapid.IntRange(0, 3).Draw(w.t, "documents") {
+			docs = append(docs, w.document())
 		}
 		files[fmt.Sprintf("%d.yaml", i)] = strings.Join(docs, "\n---\n")
 	}
+	return files
+}
+
+// edit draws a tree that differs from another in one file.
+func (w world) edit(files map[string]string) map[string]string {
+	files = maps.Clone(files)
+	files[fmt.Sprintf("%d.yaml", rapid.IntRange(0, 5).Draw(w.t, "file"))] = w.document()
 	return files
 }
 
@@ -79,10 +101,13 @@ func filesGen(t *rapid.T, label string) map[string]string {
 // that say the same are the same pointers.
 func TestLoadForgetsThePast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := NewLoader(ranges, "")
+		l, w := NewLoader(ranges, ""), newWorld(t)
 		var before *Result
-		for range rapid.IntRange(1, 4).Draw(t, "trees") {
-			files := filesGen(t, "files")
+		files := w.tree()
+		for range rapid.IntRange(1, 5).Draw(t, "trees") {
+			if files = w.edit(files); rapid.IntRange(0, 9).Draw(t, "upheaval") == 0 {
+				files = w.tree()
+			}
 			r, fresh := l.Load(snapshotOf(files)), loadFresh(files)
 			if len(r.Stale) > 0 {
 				t.Fatalf("stale without an accepted Result: %v", r.Stale)
@@ -113,8 +138,9 @@ func TestLoadIgnoresSplitAndOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var docs []string
 		seen := map[string]bool{}
+		w := newWorld(t)
 		for range rapid.IntRange(1, 10).Draw(t, "documents") {
-			doc := docGen(t)
+			doc := w.document()
 			objects := Decode(&File{Path: "x.yaml", Data: []byte(doc)}, ranges)
 			if key := objects[0].Key.String(); !objects[0].Failed() && !seen[key] {
 				seen[key] = true
@@ -151,15 +177,15 @@ func withoutPlaces(r *Result) string {
 // through its memory, the other through the file.
 func TestLastGoodSurvivesTheProcess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		file := tempFile(t)
+		file, w := tempFile(t), newWorld(t)
 		l := NewLoader(ranges, file)
 		for range rapid.IntRange(1, 3).Draw(t, "trees") {
-			l.Accept(l.Load(snapshotOf(filesGen(t, "files"))))
+			l.Accept(l.Load(snapshotOf(w.tree())))
 		}
 		if err := l.LastGood().WriteFile(file); err != nil {
 			t.Fatal(err)
 		}
-		next := snapshotOf(filesGen(t, "next"))
+		next := snapshotOf(w.tree())
 		compareResults(t, "after a restart", NewLoader(ranges, file).Load(next), l.Load(next))
 		compareResults(t, "restored", NewLoader(ranges, file).Restore(), l.Restore())
 	})
@@ -176,7 +202,7 @@ func TestLoadNeverSharesClaims(t *testing.T) {
 			}
 			owners[what] = s.ObjectName.String()
 		}
-		for _, s := range loadFresh(filesGen(t, "files")).Services {
+		for _, s := range loadFresh(newWorld(t).tree()).Services {
 			for _, a := range s.ClusterIPs {
 				take("address "+a.String(), s)
 			}
@@ -207,8 +233,12 @@ func TestUnchangedServicesKeepTheirPointers(t *testing.T) {
 	l := NewLoader(Config{}, "")
 	s := snapshotOf(files)
 	first := l.Load(s)
-	if again := l.Load(s); again != first {
-		t.Error("another Result for the same Snapshot")
+	for range 2 {
+		if again := l.Load(s); again != first {
+			t.Error("another Result for the same Snapshot")
+		}
+		l.Accept(first)
+		first = l.Load(s)
 	}
 	s = &Snapshot{Files: slices.Clone(s.Files)}
 	s.Files[3] = benchFile(3, 2, 1)
