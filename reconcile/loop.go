@@ -45,6 +45,9 @@ type Config struct {
 	Log     *slog.Logger
 	Metrics *Metrics
 	Health  *Health
+
+	// HealthChecks answer on healthCheckNodePorts; nil answers nowhere.
+	HealthChecks *HealthServers
 }
 
 // Desires is where Desired comes from. Changed carries no data; Latest is nil
@@ -220,6 +223,9 @@ func (l *Loop) sync(ctx context.Context, desired *Desired) error {
 		if err := l.syncTable(ctx, t, in); err != nil && first == nil {
 			first = err
 		}
+	}
+	if first == nil {
+		l.HealthChecks.Set(healthChecks(in.Services, in.Node.Name), in.NodePortAddresses)
 	}
 	return first
 }

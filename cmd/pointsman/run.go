@@ -57,6 +57,7 @@ type agent struct {
 	watcher *manifest.Watcher
 	source  *source
 	addrs   *host.Watcher
+	checks  *reconcile.HealthServers
 	loop    *reconcile.Loop
 	servers []*server
 }
@@ -122,9 +123,10 @@ const addressesSettle = 100 * time.Millisecond
 const fullResync = time.Hour
 
 func (a *agent) newLoop(c *cli.Context, name string, registry prometheus.Registerer) error {
+	a.checks = reconcile.NewHealthServers(a.log, a.health)
 	cfg := reconcile.Config{
 		NodeName: name, Resync: c.Duration("resync"), FullResync: fullResync,
-		Log: a.log, Metrics: reconcile.NewMetrics(registry), Health: a.health,
+		Log: a.log, Metrics: reconcile.NewMetrics(registry), Health: a.health, HealthChecks: a.checks,
 	}
 	if cfg.Resync <= 0 {
 		return usage("--resync: %v is no period", cfg.Resync)
@@ -151,7 +153,7 @@ func (a *agent) newLoop(c *cli.Context, name string, registry prometheus.Registe
 func (a *agent) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
-		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.reloadOnHangup,
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.checks.Run, a.reloadOnHangup,
 	} {
 		g.Go(func() error { return task(ctx) })
 	}
