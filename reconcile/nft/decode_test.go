@@ -14,13 +14,7 @@ import (
 
 var families = []Family{IPv4, IPv6}
 
-// attr encodes a netlink attribute.
-func attr(number uint16, value []byte) []byte {
-	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
-	b = binary.NativeEndian.AppendUint16(b, number)
-	b = append(b, value...)
-	return append(b, make([]byte, -len(b)&3)...)
-}
+func attr(number uint16, value []byte) []byte { return appendAttribute(nil, number, value) }
 
 func be32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
@@ -224,12 +218,15 @@ func FuzzDecoders(f *testing.F) {
 	f.Add(slices.Concat(attr(1, []byte("pointsman\x00")), attr(3, []byte("entry\x00")),
 		attr(4, append(attr(1, be32(0)), attr(2, be32(0xffffff9c))...)), attr(7, []byte{0, 3, 'a', 'b', 0})))
 	f.Add(slices.Concat(attr(1, attr(1, []byte{10, 0, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0})), attr(2, attr(2, verdict(unix.NFT_GOTO, "x")))))
+	request := (&socket{family: IPv4}).request(unix.NFT_MSG_NEWSET, unix.NLM_F_MULTI, ours())
+	f.Add(append(request, 20, 0, 0, 0, unix.NLMSG_DONE, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 	f.Add([]byte{4, 0, 0, 0, 3, 0, 1, 0, 0xff, 0xff, 1, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		decodeChain(b)
 		decodeRule(b)
 		decodeDefinition(b)
 		decodeVerdict(b)
+		_, _ = answers(b, func([]byte) {})
 		r := decodeElement(b)
 		for _, family := range families {
 			for i := range testSchema.Sets {
