@@ -83,7 +83,8 @@ func benchLoads(b *testing.B, files []*File, change func(n int)) {
 	}
 }
 
-// BenchmarkLoadFirst is the Load of a host that starts, without decoding.
+// BenchmarkLoadFirst is the Load of a host that starts. Nearly all of it is
+// decoding.
 func BenchmarkLoadFirst(b *testing.B) {
 	files := benchFiles(10_000, 10)
 	for b.Loop() {
