@@ -106,7 +106,7 @@ func (b *builder) list(ps *planned, set, which string, held *nft.Group, want []s
 		b.addKey(set, keyOf(b.key, strconv.Itoa(slot)), e)
 	}
 	c := pick(b.pickName(which, len(want)), b.proto, set, len(want))
-	ps.chains[c.Name] = c
+	ps.chains = append(ps.chains, c)
 	return "goto " + c.Name
 }
 
@@ -134,7 +134,7 @@ func (b *builder) sticky(ps *planned, seconds int, held *nft.Group, cluster, loc
 		slot := number[e]
 		ps.slots = max(ps.slots, slot+1)
 		r := record(slot, seconds)
-		ps.chains[r.Name] = r
+		ps.chains = append(ps.chains, r)
 		b.addKey("sticky-record", keyOf(b.key, e), "jump "+r.Name)
 	}
 	return verdicts{
@@ -153,7 +153,7 @@ func (b *builder) stickyList(ps *planned, set, which string, want []string, numb
 		slots = max(slots, number[e]+1)
 	}
 	name := fmt.Sprintf("sticky-%s-%s%d-%d", b.proto, which, len(want), slots)
-	ps.chains[name] = sticky(name, b.proto, set+b.proto, b.pickName(which, len(want)), slots)
+	ps.chains = append(ps.chains, sticky(name, b.proto, set+b.proto, b.pickName(which, len(want)), slots))
 	return "goto " + name
 }
 

@@ -61,11 +61,17 @@ func NewPlanner(f nft.Family) *Planner {
 
 // planned is what one Service means.
 type planned struct {
-	frontends map[string]*nft.Group // a frontend's elements, by group
-	shared    map[string]*nft.Group // single elements that other Services may need too
-	chains    map[string]nft.Chain  // made on demand
-	slots     int                   // client sets needed
+	frontends []named     // a frontend's elements
+	shared    []named     // single elements that other Services may need too
+	chains    []nft.Chain // made on demand, some of them several times
+	slots     int         // client sets needed
 	purges    []nft.Purge
+}
+
+// named is a group and its name.
+type named struct {
+	id string
+	*nft.Group
 }
 
 // Plan gives the ruleset that the input means. It's a pure function of the
@@ -110,7 +116,8 @@ func (p *Planner) table(in *Input) *nft.Table {
 	}
 	for set, prefixes := range map[string][]netip.Prefix{"local-cidrs": in.LocalCIDRs, "service-cidrs": in.ServiceCIDRs} {
 		for _, prefix := range disjoint(p.mine(prefixes)) {
-			addShared(t.Groups, set, prefix.String())
+			s := single(set, prefix.String())
+			t.Groups[s.id] = s.Group
 		}
 	}
 	return t
@@ -143,8 +150,8 @@ func disjoint(prefixes []netip.Prefix) []netip.Prefix {
 // heldBy reports whether the kernel holds a plan as it is, so that making it
 // again would give the same.
 func (ps *planned) heldBy(held func(string) *nft.Group) bool {
-	for id, g := range ps.frontends {
-		if held(id) != g {
+	for _, f := range ps.frontends {
+		if held(f.id) != f.Group {
 			return false
 		}
 	}
@@ -154,31 +161,34 @@ func (ps *planned) heldBy(held func(string) *nft.Group) bool {
 func (ps *planned) addTo(t *nft.Table, chains map[string]nft.Chain) {
 	addMissing(t.Groups, ps.frontends)
 	addMissing(t.Groups, ps.shared)
-	maps.Copy(chains, ps.chains)
+	for _, c := range ps.chains {
+		chains[c.Name] = c
+	}
 	t.Purges = append(t.Purges, ps.purges...)
 }
 
 // addMissing adds groups by the names that are not taken. Of two Services that
 // claim one frontend on this very host (a NodePort here is an externalIP
 // there) the first by name keeps it, as everywhere.
-func addMissing(groups, more map[string]*nft.Group) {
-	for id, g := range more {
-		if groups[id] == nil {
-			groups[id] = g
+func addMissing(groups map[string]*nft.Group, more []named) {
+	for _, g := range more {
+		if groups[g.id] == nil {
+			groups[g.id] = g.Group
 		}
 	}
 }
 
-func addShared(groups map[string]*nft.Group, set, key string) {
-	groups[set+" "+key] = nft.NewGroup([]nft.Element{{Set: set, Key: key}})
+// single gives the group of an element that several Services may need.
+func single(set, key string) named {
+	return named{set + " " + key, nft.NewGroup([]nft.Element{{Set: set, Key: key}})}
 }
 
 // service plans one Service.
 func (p *Planner) service(s *state.Service, in *Input, held func(string) *nft.Group) *planned {
-	ps := &planned{frontends: map[string]*nft.Group{}, shared: map[string]*nft.Group{}, chains: map[string]nft.Chain{}}
+	ps := &planned{}
 	for _, a := range s.ClusterIPs {
 		if p.isMine(a) {
-			addShared(ps.shared, "cluster-ips", a.String())
+			ps.share("cluster-ips", a.String())
 		}
 	}
 	for i := range s.Ports {
@@ -187,15 +197,30 @@ func (p *Planner) service(s *state.Service, in *Input, held func(string) *nft.Gr
 		p.hairpin(ps, port, eps, in)
 		for _, f := range p.frontends(port, in) {
 			if f.Kind == state.ExternalIP || f.Kind == state.LoadBalancerIP {
-				addShared(ps.shared, "external-vips", f.Address.String())
+				ps.share("external-vips", f.Address.String())
 			}
 			b := newBuilder(f, port.Protocol)
 			b.frontend(ps, s, eps, held(b.key))
 			b.firewall(s, p, in)
-			ps.frontends[b.key] = nft.NewGroup(b.elements)
+			ps.setFrontend(b.key, nft.NewGroup(b.elements))
 		}
 	}
 	return ps
+}
+
+func (ps *planned) share(set, key string) { ps.shared = append(ps.shared, single(set, key)) }
+
+// setFrontend notes what a frontend does. Where one address and port is a
+// Service's frontend of several kinds, the last kind decides: a load-balancer
+// address is guarded, though it's an externalIP as well.
+func (ps *planned) setFrontend(key string, g *nft.Group) {
+	for i := range ps.frontends {
+		if ps.frontends[i].id == key {
+			ps.frontends[i].Group = g
+			return
+		}
+	}
+	ps.frontends = append(ps.frontends, named{key, g})
 }
 
 // frontends gives a port's frontends of the family, NodePorts at each of the
@@ -229,7 +254,7 @@ func (p *Planner) hairpin(ps *planned, port *state.Port, eps choice, in *Input) 
 		inside := func(l netip.Prefix) bool { return l.Contains(e.Addr()) }
 		if here[e] || slices.ContainsFunc(in.LocalCIDRs, inside) {
 			a := e.Addr().String()
-			addShared(ps.shared, "hairpin", keyOf(a, a, protoName(port.Protocol), strconv.Itoa(int(e.Port()))))
+			ps.share("hairpin", keyOf(a, a, protoName(port.Protocol), strconv.Itoa(int(e.Port()))))
 		}
 	}
 }

@@ -192,16 +192,21 @@ func (c *change) diffChains(have *held, want *Table) {
 // that come and go.
 func (c *change) diffGroups(have map[string]*Group, want *Table) {
 	var coming, going []string
+	stay := 0
 	for id, w := range want.Groups {
-		switch h := have[id]; {
-		case h == w:
-		case h == nil:
+		h := have[id]
+		if h == nil {
 			coming = append(coming, id)
-		default:
+			continue
+		}
+		if stay++; h != w {
 			c.diffGroup(*h, *w)
 		}
 	}
 	for id := range have {
+		if stay == len(have) {
+			break // nothing goes, as ever so often
+		}
 		if want.Groups[id] == nil {
 			going = append(going, id)
 		}
