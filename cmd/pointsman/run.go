@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -82,8 +83,16 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	return a.run(c.Context)
 }
+
+// gcPercent trades a tenth more CPU time at the start for a sixth less memory
+// at its peak, which is what a cgroup's limit is about: 360 MiB instead of 420
+// for 10,000 Services with 100,000 endpoints.
+const gcPercent = 50
 
 func newAgent(c *cli.Context, log *slog.Logger) (*agent, error) {
 	name, err := nodeName(c)
