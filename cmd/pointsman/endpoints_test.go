@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net/netip"
 	"testing"
 
 	"pointsman/reconcile/lab"
@@ -38,7 +37,7 @@ func TestC13SeveralSlices(t *testing.T) {
 	w.agent(w.Nodes[0])
 	const n = 1500
 	var tally lab.Tally
-	tally.Connect(t.Context(), w.Client, netip.MustParseAddrPort("10.96.0.20:80"), n)
+	tally.Connect(t.Context(), w.Client, addrPort("10.96.0.20:80"), n)
 	if err := tally.Check(); err != nil {
 		t.Error(err)
 	}
@@ -64,12 +63,12 @@ func TestC14OneAddressTwoPorts(t *testing.T) {
 		service("sticky", "clusterIP: 10.96.0.21, sessionAffinity: ClientIP, ports: [{name: web, port: 80}]"))...)
 	w.agent(w.Nodes[0])
 	var tally lab.Tally
-	tally.Connect(t.Context(), w.Client, netip.MustParseAddrPort("10.96.0.20:80"), 100)
+	tally.Connect(t.Context(), w.Client, addrPort("10.96.0.20:80"), 100)
 	if err := tally.Check(); err != nil || first.Received() == 0 || second.Received() == 0 {
 		t.Errorf("8080 got %d and 8081 %d: %v", first.Received(), second.Received(), err)
 	}
 	before := [2]int{first.Received(), second.Received()}
-	tally.Connect(t.Context(), w.Client, netip.MustParseAddrPort("10.96.0.21:80"), 20)
+	tally.Connect(t.Context(), w.Client, addrPort("10.96.0.21:80"), 20)
 	got := [2]int{first.Received() - before[0], second.Received() - before[1]}
 	if err := tally.Check(); err != nil || got != [2]int{20, 0} && got != [2]int{0, 20} {
 		t.Errorf("with affinity 8080 got %d and 8081 %d: %v", got[0], got[1], err)

@@ -80,7 +80,7 @@ func (r row) check(t *testing.T) error {
 	if r.want == lab.Timeout {
 		timeout = silence
 	}
-	got := r.from.Connect(t.Context(), r.protocol(), netip.MustParseAddrPort(r.to), timeout)
+	got := r.from.Connect(t.Context(), r.protocol(), addrPort(r.to), timeout)
 	// A datagram that is refused on the host it comes from is told of by send
 	// itself.
 	atOnce := r.want == lab.Refused && r.protocol() != lab.TCP && errors.Is(got.Err, syscall.EPERM)
@@ -95,7 +95,7 @@ func (r row) check(t *testing.T) error {
 func (r row) works(t *testing.T) error {
 	missing := strings.Fields(r.by)
 	for n := 0; n < few || len(missing) > 0; n++ {
-		got := r.from.Connect(t.Context(), r.protocol(), netip.MustParseAddrPort(r.to), lab.Patience)
+		got := r.from.Connect(t.Context(), r.protocol(), addrPort(r.to), lab.Patience)
 		switch {
 		case got.Outcome != lab.OK:
 			return fmt.Errorf("connection %d: %s", n, got)

@@ -73,8 +73,8 @@ func (s *source) load() {
 	}
 	r := s.loader.Load(snapshot)
 	s.report(r)
-	if len(r.Services) == 0 && !s.allowEmpty {
-		s.keep(fmt.Sprintf("no Service is left in %s (--allow-empty lets that through)", s.dir))
+	if why := s.nothing(r); why != "" {
+		s.keep(why)
 		return
 	}
 	s.health.Degraded("manifests", "")
@@ -83,6 +83,20 @@ func (s *source) load() {
 	s.publish(r)
 	s.log.Info("manifests loaded", "files", len(snapshot.Files), "services", len(r.Services),
 		"stale", len(r.Stale), "took", time.Since(began).Round(100*time.Microsecond))
+}
+
+// nothing tells why a result without any Service isn't served. That they are
+// all bad is not what --allow-empty is for.
+func (s *source) nothing(r *manifest.Result) string {
+	switch {
+	case len(r.Services) > 0:
+		return ""
+	case manifest.HasErrors(r.Problems):
+		return fmt.Sprintf("no Service of %s can be served, for the errors of the manifests", s.dir)
+	case s.allowEmpty:
+		return ""
+	}
+	return fmt.Sprintf("no Service is left in %s (--allow-empty lets that through)", s.dir)
 }
 
 // keep keeps the last state in force: that of this process, else the one that

@@ -163,3 +163,5 @@ func must[T any](t *testing.T) func(T, error) T {
 		return v
 	}
 }
+
+func addrPort(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
