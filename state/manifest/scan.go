@@ -40,6 +40,10 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{uint64(st.Dev), uint64(st.Ino), int64(st.Size), st.Mtim.Nano(), st.Ctim.Nano()}
 }
 
+func stampOfStat(st *unix.Stat_t) stamp {
+	return stamp{uint64(st.Dev), uint64(st.Ino), int64(st.Size), st.Mtim.Nano(), st.Ctim.Nano()}
+}
+
 // entry is one manifest file as a scan found it; for a link the stamp is that
 // of what it leads to.
 type entry struct {
@@ -222,8 +226,7 @@ func statAll(f *os.File, dir string, names []string) ([]node, error) {
 			if err := unix.Fstatat(fd, names[i], &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 				return vanished(path.Join(dir, names[i]), err)
 			}
-			nodes[i].kind = st.Mode & unix.S_IFMT
-			nodes[i].stamp = stamp{uint64(st.Dev), uint64(st.Ino), int64(st.Size), st.Mtim.Nano(), st.Ctim.Nano()}
+			nodes[i] = node{st.Mode & unix.S_IFMT, stampOfStat(&st)}
 		}
 		return nil
 	})

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // limits bound what a manifests directory may hold, so that a wrong path (/,
@@ -142,15 +138,13 @@ func (t *Tree) attempt() (*Snapshot, error) {
 // sight is all that is known of a tree without reading its files. Two sights
 // that are equal enclose a time in which the tree held still.
 type sight struct {
-	root    fileID // the directory itself: another may have taken its place
-	real    string // its path without links: a link may have been swapped
+	real    string // the directory's path without links: one may have been swapped
 	entries []entry
 	git     []gitMark
 }
 
 func (s *sight) equal(o *sight) bool {
-	return o != nil && s.root == o.root && s.real == o.real &&
-		slices.Equal(s.entries, o.entries) && slices.Equal(s.git, o.git)
+	return o != nil && s.real == o.real && slices.Equal(s.entries, o.entries) && slices.Equal(s.git, o.git)
 }
 
 // draft is a snapshot that was read and not yet seen to be of one moment.
@@ -257,15 +251,11 @@ func (t *Tree) explain(err error) error {
 
 // look scans an open tree.
 func (t *Tree) look(root *os.Root, real string, sp spotter) (*sight, error) {
-	info, err := root.Stat(".")
-	if err != nil {
-		return nil, err
-	}
 	sc := scanner{root: root, real: real, limits: t.limits, spotter: sp}
 	if err := sc.run(); err != nil {
 		return nil, err
 	}
-	s := &sight{root: stampOf(info).id(), real: real, entries: sc.entries}
+	s := &sight{real: real, entries: sc.entries}
 	return s, s.lookGit(sc.gits, sp)
 }
 
@@ -328,88 +318,4 @@ func (t *Tree) filled(entries []entry) error {
 		return &unsteadyError{why: fmt.Sprintf("%s is empty: it may not be written yet", name), wait: wait}
 	}
 	return nil
-}
-
-// read fills a draft: files with the stamps they had are taken over, the
-// others are read.
-func (t *Tree) read(root *os.Root, s *sight) (*draft, error) {
-	if err := t.fits(s.entries); err != nil {
-		return nil, err
-	}
-	d := &draft{sight: s, held: make(map[string]held, len(s.entries)), files: make([]*File, len(s.entries))}
-	var changed []int
-	for i, e := range s.entries {
-		if h, ok := t.known[e.path]; ok && h.stamp == e.stamp {
-			d.files[i] = h.file
-			continue
-		}
-		changed = append(changed, i)
-	}
-	err := parallel(len(changed), func(k int) (err error) {
-		i := changed[k]
-		d.files[i], err = t.file(root, s.entries[i])
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i, e := range s.entries {
-		d.held[e.path] = held{e.stamp, d.files[i]}
-	}
-	return d, nil
-}
-
-// fits checks the sizes before anything is read.
-func (t *Tree) fits(entries []entry) error {
-	var total int64
-	for _, e := range entries {
-		total += e.stamp.size
-		if e.stamp.size > t.limits.size {
-			return fmt.Errorf("%s: larger than %d MiB", e.path, t.limits.size>>20)
-		}
-		if total > t.limits.total {
-			return fmt.Errorf("larger than %d MiB in total", t.limits.total>>20)
-		}
-	}
-	return nil
-}
-
-// file reads one file, which must be what the scan saw. Contents equal to
-// those known are the known file: a touch, a chmod or a checkout of the same
-// text changes nothing for whoever works on it.
-func (t *Tree) file(root *os.Root, e entry) (*File, error) {
-	f, err := root.OpenFile(e.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, vanished(e.path, err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, vanished(e.path, err)
-	}
-	if stampOf(info) != e.stamp {
-		return nil, unsteady("%s changed while it was read", e.path)
-	}
-	if age := time.Since(time.Unix(0, e.stamp.ctime)); age.Abs() < clockTick {
-		return nil, &unsteadyError{why: e.path + " changed just now", wait: clockTick}
-	}
-	data := make([]byte, e.stamp.size)
-	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, cutShort(e.path, err)
-	}
-	if was := t.known[e.path].file; was != nil && bytes.Equal(was.Data, data) {
-		return was, nil
-	}
-	return &File{Path: e.path, Data: data}, nil
-}
-
-// cutShort makes a file that is shorter than it was an unsteady one.
-func cutShort(name string, err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return unsteady("%s changed while it was read", name)
-	}
-	if errors.Is(err, syscall.EIO) {
-		return fmt.Errorf("%s: the file system cannot read it: %w", name, syscall.EIO)
-	}
-	return vanished(name, err)
 }

@@ -68,6 +68,30 @@ func BenchmarkFirstRead(b *testing.B) {
 // snapshot that has it. The quiet time is part of it: 250 ms are the floor.
 func BenchmarkPublish(b *testing.B) {
 	dir := manyFiles(b, 10_000, 100)
+	benchmarkPublish(b, dir, func(i int) {
+		writeFile(b, filepath.Join(dir, "team-007", "service-00007.yaml"), fmt.Sprint("# ", i))
+	})
+}
+
+// BenchmarkFlip does the same for a swapped link, behind which all 10,000
+// files are new ones and one is different.
+func BenchmarkFlip(b *testing.B) {
+	dir, source := b.TempDir(), os.DirFS(manyFiles(b, 10_000, 100))
+	link := filepath.Join(dir, "current")
+	for _, rev := range []string{"rev-0", "rev-1"} {
+		mustDo(b, os.CopyFS(filepath.Join(dir, rev), source))
+	}
+	swapLink(b, "rev-0", link)
+	benchmarkPublish(b, link, func(i int) {
+		rev := fmt.Sprint("rev-", (i+1)%2)
+		writeFile(b, filepath.Join(dir, rev, "team-007", "service-00007.yaml"), fmt.Sprint("# ", i))
+		swapLink(b, rev, link)
+	})
+}
+
+// benchmarkPublish measures from a change to its snapshot.
+func benchmarkPublish(b *testing.B, dir string, change func(i int)) {
+	b.Helper()
 	w := NewWatcher(dir, WatchOptions{})
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error)
@@ -76,7 +100,7 @@ func BenchmarkPublish(b *testing.B) {
 	var took []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		writeFile(b, filepath.Join(dir, "team-007", "service-00007.yaml"), fmt.Sprint("# ", start.UnixNano()))
+		change(len(took))
 		<-w.Changed()
 		took = append(took, time.Since(start))
 	}
