@@ -3,7 +3,6 @@ package manifest
 import (
 	"net/netip"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -198,55 +197,5 @@ func (f *findings) hintNames(path *field.Path, names []string, check func(string
 		}
 		seen[name] = true
 		f.invalid(at, name, check(name))
-	}
-}
-
-// readEndpoints defaults an Endpoints object, and tells all that is wrong
-// with it. Each subset is mirrored into slices.
-func readEndpoints(ep *corev1.Endpoints, cfg Config) []finding { //nolint:staticcheck // legacy manifests carry them
-	defaultEndpoints(ep)
-	var f findings
-	f.namespacedMeta(&ep.ObjectMeta, validation.IsDNS1123Subdomain)
-	f.warn(field.NewPath("kind"), "v1 Endpoints is deprecated; use discovery.k8s.io/v1 EndpointSlice")
-	for i := range ep.Subsets {
-		ss := &ep.Subsets[i]
-		path := field.NewPath("subsets").Index(i)
-		if len(ss.Addresses)+len(ss.NotReadyAddresses) == 0 {
-			f.err(field.Required(path, "must specify `addresses` or `notReadyAddresses`"))
-		}
-		f.subsetAddrs(path.Child("addresses"), ss.Addresses, cfg)
-		f.subsetAddrs(path.Child("notReadyAddresses"), ss.NotReadyAddresses, cfg)
-		f.subsetPorts(path.Child("ports"), ss.Ports)
-	}
-	return f
-}
-
-func (f *findings) subsetAddrs(path *field.Path, addrs []corev1.EndpointAddress, cfg Config) { //nolint:staticcheck // as above
-	for i := range addrs {
-		a, at := &addrs[i], path.Index(i)
-		if addr := f.usableAddr(at.Child("ip"), a.IP); addr.IsValid() {
-			f.backendOutsideCIDRs(at.Child("ip"), addr, cfg)
-		}
-		if a.Hostname != "" {
-			f.invalid(at.Child("hostname"), a.Hostname, validation.IsDNS1123Label(a.Hostname))
-		}
-		if a.NodeName != nil {
-			f.invalid(at.Child("nodeName"), *a.NodeName, validation.IsDNS1123Subdomain(*a.NodeName))
-		}
-	}
-}
-
-func (f *findings) subsetPorts(path *field.Path, ports []corev1.EndpointPort) { //nolint:staticcheck // as above
-	for i, p := range ports {
-		at := path.Index(i)
-		switch {
-		case p.Name == "" && len(ports) > 1:
-			f.err(field.Required(at.Child("name"), ""))
-		case p.Name != "":
-			f.invalid(at.Child("name"), p.Name, validation.IsDNS1123Label(p.Name))
-		}
-		f.port(at.Child("port"), p.Port)
-		oneOf(f, at.Child("protocol"), p.Protocol, protocols)
-		f.appProtocol(at, p.AppProtocol)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The bounds of what is read. A document may be larger than an object,
-// because a List is one document.
+// The bounds of what is read. A List may be larger than another object: all
+// the Services of a cluster, exported, are one.
 const (
-	maxDocument = 16 << 20 // bytes; parsing takes some 50 times as much memory for a while
-	maxObject   = 3 << 20  // bytes of JSON: what the API server takes (MaxRequestBodyBytes)
+	maxDocument = 16 << 20 // bytes; parsing takes 50 times as much memory for a while, of junk even 200
+	maxObject   = 3 << 20  // bytes, as text and as JSON: what the API server takes (MaxRequestBodyBytes)
 	maxNesting  = 1000     // levels, where aliases multiply them; the parser itself stops at 10000
 )
 
@@ -29,9 +29,13 @@ const (
 // YAML is read as the API server reads it, with YAML 1.1's scalars (no is
 // false); what does not fit a field's type is an error later on.
 func (d *decoding) toJSON() ([]byte, []finding) {
+	limit := maxObject
+	if bytes.Contains(d.doc.text, []byte("List")) {
+		limit = maxDocument
+	}
 	switch {
-	case len(d.doc.text) > maxDocument:
-		return nil, []finding{{message: fmt.Sprintf("is %d bytes long: must not be longer than %d", len(d.doc.text), maxDocument)}}
+	case len(d.doc.text) > limit:
+		return nil, []finding{{message: fmt.Sprintf("is %d bytes long: must not be longer than %d", len(d.doc.text), limit)}}
 	case !utf8.Valid(d.doc.text):
 		return nil, []finding{{message: "is not UTF-8 text"}}
 	case d.doc.json:
@@ -98,7 +102,7 @@ func (d *decoding) parseError(err error) finding {
 func (d *decoding) duplicates(err error) []finding {
 	var found []finding
 	visit(d.tree(), "", func(n *yamlv3.Node, path string) {
-		if n.Kind != yamlv3.MappingNode {
+		if n.Kind != yamlv3.MappingNode || len(found) > maxFindings {
 			return
 		}
 		seen := make(map[string]bool, len(n.Content)/2)
@@ -128,7 +132,7 @@ func (d *decoding) leadingZeros() []finding {
 	}
 	var found []finding
 	visit(d.tree(), "", func(n *yamlv3.Node, path string) {
-		if n.Kind != yamlv3.ScalarNode || n.Style != 0 || !leadingZero.MatchString(n.Value) {
+		if len(found) > maxFindings || n.Kind != yamlv3.ScalarNode || n.Style != 0 || !leadingZero.MatchString(n.Value) {
 			return
 		}
 		var read any
