@@ -1,0 +1,181 @@
+package reconcile
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pointsman/reconcile/host"
+	"pointsman/reconcile/nft"
+	"pointsman/state"
+)
+
+// A UDP flow has no end that anybody could see. The kernel translates it as it
+// did its first packet for as long as packets come, whatever the rules say by
+// then: a sender that expects no answer (statsd, syslog) sends to a backend
+// that is gone for good (kubernetes/kubernetes#139628), and one that began
+// before there was any never reaches the first (#48370). So the flows are
+// compared with what is served, and those that differ are forgotten. TCP and
+// SCTP connections end by themselves, and may be draining (#102631).
+
+// udpFrontend is what flows to a frontend may be translated to.
+type udpFrontend struct {
+	// serving are the endpoints whose flows are left alone, sorted: whether
+	// new flows would come to them (readiness, policy, topology) is of no
+	// matter. An endpoint that is said to be ready but not serving is among
+	// them, because new flows do.
+	serving []netip.AddrPort
+	// usable says that new flows are translated.
+	usable bool
+}
+
+func (f udpFrontend) equal(o udpFrontend) bool {
+	return f.usable == o.usable && slices.Equal(f.serving, o.serving)
+}
+
+// udpFrontends are a host's UDP frontends of one family.
+type udpFrontends map[netip.AddrPort]udpFrontend
+
+// udpFrontendsOf gives the frontends that the Planner makes of an input.
+func udpFrontendsOf(f nft.Family, in *Input) udpFrontends {
+	p := &Planner{family: f}
+	all := udpFrontends{}
+	for _, s := range in.Services {
+		for i := range s.Ports {
+			if s.Ports[i].Protocol == state.UDP {
+				all.add(p, &s.Ports[i], in)
+			}
+		}
+	}
+	return all
+}
+
+// add adds a port's frontends. One that two Services claim is the first's, as
+// in addMissing.
+func (all udpFrontends) add(p *Planner, port *state.Port, in *Input) {
+	family := keep(port.Endpoints, func(e state.Endpoint) bool { return e.Address.Addr().Is6() == (p.family == nft.IPv6) })
+	f := udpFrontend{
+		serving: addresses(keep(family, func(e state.Endpoint) bool { return e.Serving || e.Ready })),
+		usable:  len(usable(family)) > 0,
+	}
+	slices.SortFunc(f.serving, netip.AddrPort.Compare)
+	for _, frontend := range p.frontends(port, in) {
+		key := netip.AddrPortFrom(frontend.Address, frontend.Port)
+		if _, taken := all[key]; !taken {
+			all[key] = f
+		}
+	}
+}
+
+// serve tells whether a flow goes to an endpoint that serves its frontend.
+func (all udpFrontends) serve(f host.Flow) bool {
+	_, ok := slices.BinarySearchFunc(all[f.Destination].serving, f.ReplySource, netip.AddrPort.Compare)
+	return ok
+}
+
+// formerUDP gives the UDP frontends that the kernel's table held before a
+// change and does not hold after it, by the names of their groups. What was
+// read back from the kernel after a restart is among them, so a Service that
+// was deleted while no agent ran is no exception.
+func formerUDP(before, after map[string]*nft.Group) map[netip.AddrPort]bool {
+	former := map[netip.AddrPort]bool{}
+	for id := range before {
+		if !strings.Contains(id, " . udp . ") || after[id] != nil {
+			continue
+		}
+		if f, ok := parseUDP(id); ok {
+			former[f] = true
+		}
+	}
+	return former
+}
+
+// parseUDP reads the name of a UDP frontend's group. Names that begin with a
+// set's are not those of frontends.
+func parseUDP(id string) (netip.AddrPort, bool) {
+	columns := strings.Split(id, " . ")
+	if len(columns) != len(frontendKey) || columns[1] != protoName(state.UDP) {
+		return netip.AddrPort{}, false
+	}
+	addr, err := netip.ParseAddr(columns[0])
+	port, err2 := strconv.ParseUint(columns[2], 10, 16)
+	return netip.AddrPortFrom(addr, uint16(port)), err == nil && err2 == nil
+}
+
+// fate is what becomes of a flow, and why.
+type fate string
+
+// The fates. Flows are forgotten when their frontend would not send them where
+// they go: the last three.
+const (
+	notOurs    fate = "not to a frontend"
+	served     fate = "to an endpoint that serves"
+	noEndpoint fate = "untranslated, as there is no endpoint"
+	elsewhere  fate = "untranslated in a zone of somebody else"
+
+	endpointGone fate = "to an endpoint that is gone or does not serve"
+	untranslated fate = "untranslated, though there are endpoints"
+	frontendGone fate = "translated by a frontend that is gone"
+)
+
+func (f fate) forgotten() bool {
+	return f == endpointGone || f == untranslated || f == frontendGone
+}
+
+// flowRules decide about the flows of one family.
+type flowRules struct {
+	now udpFrontends
+	// former are frontends that are no more, and since when.
+	former map[netip.AddrPort]time.Time
+}
+
+// judge decides about a flow. Whether it is masqueraded makes no difference:
+// replies come from the backend.
+//
+// A frontend is an exact address and port. So a process that listens on a
+// node's address keeps its clients whatever NodePorts there are (kube-proxy
+// forgets flows to every address of a NodePort's number), also on an address
+// that used to be a frontend: untranslated flows are nobody's business then.
+//
+// Where zones are in use, packets may be tracked twice, by Open vSwitch and by
+// the host. Ours is the entry that is translated.
+func (r *flowRules) judge(f host.Flow) fate {
+	translated := f.ReplySource != f.Destination
+	frontend, ok := r.now[f.Destination]
+	if !ok {
+		if _, was := r.former[f.Destination]; was && translated {
+			return frontendGone
+		}
+		return notOurs
+	}
+	switch {
+	case r.now.serve(f):
+		return served
+	case translated:
+		return endpointGone
+	case f.Zoned:
+		return elsewhere
+	case !frontend.usable:
+		return noEndpoint
+	}
+	return untranslated
+}
+
+// update changes the rules to what is served now, and tells whether any flow's
+// fate may have changed by that. former left at a time.
+func (r *flowRules) update(now udpFrontends, former map[netip.AddrPort]bool, at time.Time) (changed bool) {
+	changed = r.now == nil || !maps.EqualFunc(r.now, now, udpFrontend.equal)
+	for f := range former {
+		if _, known := r.former[f]; !known {
+			r.former[f], changed = at, true
+		}
+	}
+	for f := range now {
+		delete(r.former, f)
+	}
+	r.now = now
+	return changed
+}
