@@ -18,8 +18,9 @@ func cleanupCommand() *cli.Command {
 		Name:  "cleanup",
 		Usage: "remove everything that pointsman put on this host",
 		Description: "Removes the nftables tables \"ip pointsman\" and \"ip6 pointsman\" and the state directory.\n" +
-			"Connections that were translated keep working, since conntrack knows them. Doing it\n" +
-			"twice is no error. It is refused while the agent runs, which would repair its tables.",
+			"Open connections by way of a Service are cut off, unless other nat rules on this host\n" +
+			"keep the kernel translating. Doing it twice is no error. It is refused while the agent\n" +
+			"runs, which would repair its tables.",
 		Flags:        []cli.Flag{configFlag(), stringFlag("state-dir", defaultStateDir, "the agent's state `DIR`")},
 		Before:       loadConfig,
 		OnUsageError: usageError,
