@@ -188,7 +188,9 @@ func defaultSlice(slice *discoveryv1.EndpointSlice) {
 }
 
 // defaultEndpoints does what SetDefaults_Endpoints does.
-func defaultEndpoints(ep *corev1.Endpoints) { //nolint:staticcheck // legacy manifests carry them
+//
+//lint:ignore SA1019 legacy manifests carry them
+func defaultEndpoints(ep *corev1.Endpoints) {
 	defaultMeta(&ep.ObjectMeta)
 	for i := range ep.Subsets {
 		for j := range ep.Subsets[i].Ports {

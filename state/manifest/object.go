@@ -118,6 +118,7 @@ func (d *decoding) fill(o *Object, it item) []finding {
 		o.EndpointSlice = new(discoveryv1.EndpointSlice)
 		found = decodeInto(it.json, o.EndpointSlice, func() []finding { return readSlice(o.EndpointSlice, d.cfg) })
 	case KindEndpoints:
+		//lint:ignore SA1019 legacy manifests carry them
 		o.Endpoints = new(corev1.Endpoints)
 		found = decodeInto(it.json, o.Endpoints, func() []finding { return readEndpoints(o.Endpoints, d.cfg) })
 	case KindNode:

@@ -70,8 +70,9 @@ type Object struct {
 
 	Service       *corev1.Service
 	EndpointSlice *discoveryv1.EndpointSlice // Endpoints are mirrored into slices by the join
-	Endpoints     *corev1.Endpoints          //nolint:staticcheck // legacy manifests carry them
-	Node          *corev1.Node
+	//lint:ignore SA1019 legacy manifests carry them
+	Endpoints *corev1.Endpoints
+	Node      *corev1.Node
 
 	Problems []Problem
 

@@ -8,7 +8,9 @@ import (
 
 // readEndpoints defaults an Endpoints object, and tells all that is wrong
 // with it. Each subset is mirrored into slices.
-func readEndpoints(ep *corev1.Endpoints, cfg Config) []finding { //nolint:staticcheck // legacy manifests carry them
+//
+//lint:ignore SA1019 legacy manifests carry them
+func readEndpoints(ep *corev1.Endpoints, cfg Config) []finding {
 	defaultEndpoints(ep)
 	var f findings
 	f.namespacedMeta(&ep.ObjectMeta, validation.IsDNS1123Subdomain)
@@ -26,7 +28,7 @@ func readEndpoints(ep *corev1.Endpoints, cfg Config) []finding { //nolint:static
 	return f
 }
 
-func (f *findings) subsetAddrs(path *field.Path, addrs []corev1.EndpointAddress, cfg Config) { //nolint:staticcheck // as above
+func (f *findings) subsetAddrs(path *field.Path, addrs []corev1.EndpointAddress, cfg Config) {
 	for i := range addrs {
 		a, at := &addrs[i], path.Index(i)
 		if addr := f.usableAddr(at.Child("ip"), a.IP); addr.IsValid() {
@@ -41,7 +43,7 @@ func (f *findings) subsetAddrs(path *field.Path, addrs []corev1.EndpointAddress,
 	}
 }
 
-func (f *findings) subsetPorts(path *field.Path, ports []corev1.EndpointPort) { //nolint:staticcheck // as above
+func (f *findings) subsetPorts(path *field.Path, ports []corev1.EndpointPort) {
 	for i, p := range ports {
 		at := path.Index(i)
 		switch {
