@@ -48,6 +48,9 @@ type Config struct {
 
 	// HealthChecks answer on healthCheckNodePorts; nil answers nowhere.
 	HealthChecks *HealthServers
+
+	// Conntrack is told of every sync; nil leaves UDP flows as they are.
+	Conntrack *Conntracker
 }
 
 // Desires is where Desired comes from. Changed carries no data; Latest is nil
@@ -237,7 +240,10 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 	if err := t.kernel.Load(ctx); err != nil {
 		return err
 	}
-	stats, err := t.kernel.Sync(ctx, t.planner.Plan(in, t.kernel.Group))
+	want := t.planner.Plan(in, t.kernel.Group)
+	ended := l.Conntrack.Syncing(in, want, t.kernel.Groups())
+	stats, err := t.kernel.Sync(ctx, want)
+	ended(err)
 	for _, s := range t.kernel.Spans() {
 		l.ledger.Wrote(s.Before, s.After)
 	}

@@ -60,6 +60,7 @@ type agent struct {
 	addrs   *host.Watcher
 	checks  *reconcile.HealthServers
 	loop    *reconcile.Loop
+	flows   *reconcile.Conntracker
 	servers []*server
 }
 
@@ -153,6 +154,8 @@ func (a *agent) newLoop(c *cli.Context, name string, registry prometheus.Registe
 	if _, refused := reconcile.SafeServiceCIDRs(cfg.ServiceCIDRs, a.addrs.Latest(), nil); len(refused) > 0 {
 		return errors.New("dropping the addresses of a service range would lock somebody out: " + strings.Join(refused, "; "))
 	}
+	a.flows = reconcile.NewConntracker(cfg.Resync, a.log, a.health, registry)
+	cfg.Conntrack = a.flows
 	a.loop, err = reconcile.NewLoop(cfg, a.source, a.addrs)
 	return err
 }
@@ -162,7 +165,7 @@ func (a *agent) newLoop(c *cli.Context, name string, registry prometheus.Registe
 func (a *agent) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
-		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.checks.Run, a.reloadOnHangup,
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.reloadOnHangup,
 	} {
 		g.Go(func() error { return task(ctx) })
 	}
