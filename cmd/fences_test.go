@@ -39,6 +39,7 @@ var inside = []struct {
 	{"reconcile/lab", nil},
 	{"reconcile/nft", nil},
 	{"reconcile/host", []string{"state"}},
+	{"reconcile/doctor", []string{"state", "reconcile/host"}},
 	{"reconcile", []string{"state", "reconcile/nft", "reconcile/host"}},
 	{"gossip", []string{"state", "gossip", "gossip/probe"}},
 	{"state/manifest", []string{"state"}},

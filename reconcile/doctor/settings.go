@@ -1,0 +1,190 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pointsman/state"
+)
+
+// The sysctls that are looked at; %s is an interface.
+const (
+	ipForward       = "net.ipv4.ip_forward"
+	ipv6Forwarding  = "net.ipv6.conf.all.forwarding"
+	linkForwarding4 = "net.ipv4.conf.%s.forwarding"
+	linkForwarding6 = "net.ipv6.conf.%s.forwarding"
+	rpFilter        = "net.ipv4.conf.%s.rp_filter"
+	localnet        = "net.ipv4.conf.%s.route_localnet"
+	portRange       = "net.ipv4.ip_local_port_range"
+	reservedPorts   = "net.ipv4.ip_local_reserved_ports"
+	conntrackCount  = "net.netfilter.nf_conntrack_count"
+	conntrackMax    = "net.netfilter.nf_conntrack_max"
+	tcpLiberal      = "net.netfilter.nf_conntrack_tcp_be_liberal"
+	sctpTimeout     = "net.netfilter.nf_conntrack_sctp_timeout_established"
+	bridgeIPv4      = "net.bridge.bridge-nf-call-iptables"
+	bridgeIPv6      = "net.bridge.bridge-nf-call-ip6tables"
+)
+
+// set gives the command that sets a sysctl, and where it lasts.
+func set(name, value string) []string {
+	return []string{fmt.Sprintf("sysctl -w %s=%s", name, value), "# to keep it, in /etc/sysctl.d/90-pointsman.conf:", name + " = " + value}
+}
+
+// links4 and links6 are the interfaces with addresses, without lo.
+func (p *Patient) links(v6 bool) []string {
+	stack := p.Addrs.V4
+	if v6 {
+		stack = p.Addrs.V6
+	}
+	var out []string
+	for _, a := range stack.Addresses {
+		if a.Link != "lo" && !slices.Contains(out, a.Link) {
+			out = append(out, a.Link)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// of gives the value of an interface's sysctl; a dot in its name is a slash.
+func (p *Patient) of(sysctl, link string) (name, value string) {
+	name = fmt.Sprintf(sysctl, strings.ReplaceAll(link, ".", "/"))
+	return name, p.Sysctls[name]
+}
+
+func (p *Patient) forwarding() []Finding {
+	var out []Finding
+	if level := p.severity(false); level != OK && p.Sysctls[ipForward] == "0" {
+		out = append(out, Finding{Level: level, What: "IPv4 forwarding is off (" + ipForward + ")",
+			Means: "Clients elsewhere reach only backends on this host itself; connections to all others hang.",
+			Fix:   set(ipForward, "1")})
+	}
+	if level := p.severity(true); level != OK && p.Sysctls[ipv6Forwarding] == "0" {
+		fix := set(ipv6Forwarding, "1")
+		for _, r := range p.Addrs.V6.Defaults {
+			// A router takes no routes from others unless told to.
+			fix = append(fix, "# if its default route comes from router advertisements, before that:",
+				fmt.Sprintf("sysctl -w net.ipv6.conf.%s.accept_ra=2", strings.ReplaceAll(r.Link, ".", "/")))
+			break
+		}
+		out = append(out, Finding{Level: level, What: "IPv6 forwarding is off (" + ipv6Forwarding + ")",
+			Means: "If Services have IPv6 addresses, clients elsewhere reach only backends on this host itself.", Fix: fix})
+	}
+	if len(out) == 0 {
+		out = slices.Concat(p.deafLinks(false, linkForwarding4), p.deafLinks(true, linkForwarding6))
+	}
+	if len(out) == 0 {
+		return ok("packets are forwarded")
+	}
+	return out
+}
+
+// deafLinks finds interfaces that forwarding is switched off for by name.
+func (p *Patient) deafLinks(v6 bool, sysctl string) []Finding {
+	var out []Finding
+	for _, link := range p.links(v6) {
+		if name, value := p.of(sysctl, link); value == "0" && p.severity(v6) != OK {
+			out = append(out, Finding{Level: Warning, What: fmt.Sprintf("%s forwards nothing that comes in by it (%s)", link, name),
+				Means: "Clients behind it reach only backends on this host itself.", Fix: set(name, "1")})
+		}
+	}
+	return out
+}
+
+// reversePath looks for strict reverse path filters. The kernel takes the
+// greater of an interface's setting and that of all; 2 is loose.
+func (p *Patient) reversePath() []Finding {
+	links := p.links(false)
+	_, all := p.of(rpFilter, "all")
+	var strict []string
+	var fix []string
+	for _, link := range links {
+		name, own := p.of(rpFilter, link)
+		if max(own, all) == "1" {
+			strict = append(strict, link)
+			fix = append(fix, set(name, "2")...)
+		}
+	}
+	if len(strict) == 0 {
+		return ok("no strict reverse path filter")
+	}
+	level := Note // with one interface nothing can come in by the wrong one
+	if len(links) > 1 {
+		level = Warning
+	}
+	return one(Finding{Level: level, What: "the reverse path filter is strict on " + some(strict),
+		Means: "A packet is dropped if its sender's route leads out of another interface than it came in by: clients that reach a virtual address over " +
+			"a second uplink, and backends that answer over one.", Fix: fix})
+}
+
+func (p *Patient) routeLocalnet() []Finding {
+	for _, link := range append([]string{"all"}, p.links(false)...) {
+		if name, value := p.of(localnet, link); value == "1" {
+			return one(Finding{Level: Warning, What: "127.0.0.0/8 is reachable from outside (" + name + ")",
+				Means: "Neighbours can send to services that listen on 127.0.0.1 alone (CVE-2020-8558). kube-proxy's iptables mode turns this on; pointsman needs it not.",
+				Fix:   set(name, "0")})
+		}
+	}
+	return ok("127.0.0.0/8 stays inside (route_localnet)")
+}
+
+func (p *Patient) loopbackNodePorts() []Finding {
+	addrs, _ := p.nodePortAddresses()
+	return one(Finding{Level: Note, What: fmt.Sprintf("NodePorts answer on %s, not on 127.0.0.1 and ::1", some(addrs)),
+		Means: "A connection to localhost is refused at once. To allow it the kernel would have to let 127.0.0.0/8 out of lo (route_localnet)."})
+}
+
+func (p *Patient) conntrackSize() []Finding {
+	count, errCount := strconv.Atoi(p.Sysctls[conntrackCount])
+	limit, errLimit := strconv.Atoi(p.Sysctls[conntrackMax])
+	if errCount != nil || errLimit != nil || limit <= 0 { // 0 is no limit
+		return ok("conntrack has no limit, or isn't loaded yet")
+	}
+	percent := count * 100 / limit
+	what := fmt.Sprintf("conntrack holds %d connections of at most %d (%d %%)", count, limit, percent)
+	if percent < 80 {
+		return ok("%s", what)
+	}
+	f := Finding{Level: Warning, What: what, Means: "When it's full, new connections are dropped, whatever they are for.",
+		Fix: set(conntrackMax, strconv.Itoa(2*limit))}
+	if percent >= 95 {
+		f.Level = Problem
+	}
+	return one(f)
+}
+
+// conntrackWindow explains the mode that the host is in. Neither is wrong, and
+// pointsman adds no rule that drops invalid packets and changes no sysctl, as
+// kube-proxy's nftables mode.
+func (p *Patient) conntrackWindow() []Finding {
+	switch p.Sysctls[tcpLiberal] {
+	case "0":
+		return one(Finding{Level: Note, What: "conntrack checks TCP windows (" + tcpLiberal + " = 0)",
+			Means: "A segment that it takes to be outside the window is not translated back: the client sees the backend's own address and resets the " +
+				"connection. That happens where packets are lost, doubled or take several ways. With 1 such segments are translated.",
+			Fix: []string{"# only if long transfers are reset now and then:", "sysctl -w " + tcpLiberal + "=1"}})
+	case "":
+		return ok("conntrack isn't loaded yet")
+	}
+	return one(Finding{Level: Note, What: "conntrack is liberal about TCP windows (" + tcpLiberal + " = 1)",
+		Means: "Segments outside the window are translated like all others; resets that are out of the window pass, too."})
+}
+
+func (p *Patient) sctp() []Finding {
+	_, loaded := p.Sysctls[conntrackMax]
+	_, known := p.Sysctls[sctpTimeout]
+	if !loaded || known {
+		return ok("conntrack knows SCTP, or is not loaded yet")
+	}
+	f := Finding{Level: Note, What: "conntrack doesn't know SCTP",
+		Means: "Services with protocol SCTP don't work here: the kernel was built without CONFIG_NF_CT_PROTO_SCTP."}
+	for _, s := range p.Services {
+		if slices.ContainsFunc(s.Ports, func(port state.Port) bool { return port.Protocol == state.SCTP }) {
+			f.Level, f.What = Problem, f.What+", which "+s.String()+" needs"
+			break
+		}
+	}
+	return one(f)
+}
