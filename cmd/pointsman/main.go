@@ -67,7 +67,7 @@ func app(stdout, stderr io.Writer) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), cleanupCommand(), versionCommand()},
+		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), doctorCommand(), cleanupCommand(), versionCommand()},
 	}
 }
 
