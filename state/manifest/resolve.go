@@ -25,12 +25,16 @@ type route struct {
 // resolvePath is filepath.EvalSymlinks which also tells the way. Where it
 // fails, the names end with the one that is missing.
 func resolvePath(path string) (route, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return route{}, err
-	}
 	r := route{real: "/"}
-	rest := strings.Split(abs, "/")
+	rest := strings.Split(path, "/")
+	if !filepath.IsAbs(path) {
+		wd, err := os.Getwd()
+		if err != nil {
+			return r, err
+		}
+		// Not filepath.Abs, which takes link/.. for nothing at all.
+		rest = append(strings.Split(wd, "/"), rest...)
+	}
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
