@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pointsman/reconcile/host"
 	"pointsman/reconcile/nft"
 	"pointsman/state"
@@ -19,17 +21,19 @@ func Preflight(ctx context.Context) error {
 	if len(families()) == 0 {
 		return errors.New("the kernel has neither IPv4 nor IPv6")
 	}
+	if _, err := host.Generation(); errors.Is(err, unix.EPERM) {
+		return errors.New("root or CAP_NET_ADMIN is needed")
+	} else if err != nil {
+		return fmt.Errorf("nf_tables can't be asked over netlink: %w", err)
+	}
 	for _, f := range families() {
 		k, err := nft.Open(f, schema, host.Generation)
 		if err != nil {
-			return fmt.Errorf("nftables can't be used: %w", err)
+			return fmt.Errorf("nftables can't be used: %s", oneLine(err))
 		}
 		if err := k.Check(ctx, example(f)); err != nil {
 			return missing(ctx, k, f, err)
 		}
-	}
-	if _, err := host.Generation(); err != nil {
-		return fmt.Errorf("nf_tables can't be asked over netlink: %w", err)
 	}
 	return nil
 }

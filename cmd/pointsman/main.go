@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,8 +34,9 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	var coded cli.ExitCoder
-	if errors.As(err, &coded) {
+	// Not errors.As: an exec.ExitError that is wrapped in err, nft's, has an exit
+	// code, too.
+	if coded, ok := err.(cli.ExitCoder); ok {
 		if msg := coded.Error(); msg != "" {
 			fmt.Fprintln(stderr, "pointsman:", msg)
 		}
