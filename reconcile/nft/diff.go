@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // held is what the kernel holds of a table, as far as we know.
@@ -34,28 +33,57 @@ type heldChain struct {
 	idle   bool // no element referred to it before the last transaction
 }
 
-// change is what makes a held table equal to a wanted one. Only load may be
-// spread over several transactions.
+// change is what makes a held table equal to a wanted one.
 type change struct {
 	create     bool // add the table
 	wake       bool // the table is dormant
 	rewrite    bool // flush the chains that are there and write all rules anew
 	flush      []string
+	moved      []string // base chains that are added anew
 	dropChains []string
 	dropSets   []Set    // Name and whether it's a map
 	dropTables []string // flowtables
 	addSets    []Set
 	addChains  []Chain
-	fill       []Chain // chains that get their rules
-	remove     []Element
-	add        []Element
-	load       []*Group // whole groups that weren't there, in the order of loading
+	fill       []Chain       // chains that get their rules
+	groups     []groupChange // in the order of writing
+}
+
+// groupChange is what changes in one group. It's never spread over several
+// transactions.
+type groupChange struct{ remove, add []Element }
+
+func (g groupChange) size() int { return len(g.remove) + len(g.add) }
+
+// part is as much of a change as goes into one transaction.
+type part struct {
+	groups      []groupChange
+	size        int
+	first, last bool
+}
+
+// parts cuts a change where a transaction would grow larger than max: nearly
+// all changes are one part.
+func (c *change) parts(max int) []part {
+	parts := []part{{first: true}}
+	start := 0
+	for i, g := range c.groups {
+		p := &parts[len(parts)-1]
+		if p.size > 0 && p.size+g.size() > max {
+			start = i
+			parts = append(parts, part{})
+			p = &parts[len(parts)-1]
+		}
+		p.groups, p.size = c.groups[start:i+1], p.size+g.size()
+	}
+	parts[len(parts)-1].last = true
+	return parts
 }
 
 // empty reports whether there is nothing to send. Dropping idle chains alone
 // is no reason for a transaction.
 func (c *change) empty() bool {
-	return !c.create && !c.rewrite && len(c.addSets)+len(c.addChains)+len(c.fill)+len(c.remove)+len(c.add)+len(c.load) == 0
+	return !c.create && !c.rewrite && len(c.addSets)+len(c.addChains)+len(c.fill)+len(c.groups) == 0
 }
 
 // diff finds the changes from what is held to what is wanted. With rewrite
@@ -166,7 +194,7 @@ func (c *change) diffChains(have *held, want *Table) {
 		h, ok := have.chains[w.Name]
 		moved := ok && !h.hook.equal(w.Hook)
 		if moved {
-			c.dropChains = append(c.dropChains, w.Name)
+			c.moved = append(c.moved, w.Name)
 		}
 		if !ok || moved || !h.accept {
 			c.addChains = append(c.addChains, w)
@@ -188,19 +216,18 @@ func (c *change) diffChains(have *held, want *Table) {
 	}
 }
 
-// diffGroups compares the groups that aren't the same value, and finds those
-// that come and go.
+// diffGroups finds the groups that go, and those that come or change. What
+// goes is written first: it may be in the way.
 func (c *change) diffGroups(have map[string]*Group, want *Table) {
-	var coming, going []string
+	var going, others []string
 	stay := 0
 	for id, w := range want.Groups {
 		h := have[id]
-		if h == nil {
-			coming = append(coming, id)
-			continue
+		if h != nil {
+			stay++
 		}
-		if stay++; h != w {
-			c.diffGroup(*h, *w)
+		if h == nil || h != w && !slices.Equal(*h, *w) {
+			others = append(others, id)
 		}
 	}
 	for id := range have {
@@ -213,15 +240,19 @@ func (c *change) diffGroups(have map[string]*Group, want *Table) {
 	}
 	slices.Sort(going)
 	for _, id := range going {
-		c.remove = append(c.remove, *have[id]...)
+		c.groups = append(c.groups, groupChange{remove: *have[id]})
 	}
-	slices.SortFunc(c.remove, Element.compare)
-	slices.SortFunc(c.add, Element.compare)
-	c.load = loadOrder(coming, want)
+	for _, id := range inOrder(others, want) {
+		var h Group
+		if have[id] != nil {
+			h = *have[id]
+		}
+		c.groups = append(c.groups, between(h, *want.Groups[id]))
+	}
 }
 
-// diffGroup compares two groups element by element.
-func (c *change) diffGroup(have, want Group) {
+// between compares two groups element by element.
+func between(have, want Group) (c groupChange) {
 	for len(have) > 0 && len(want) > 0 {
 		switch order := have[0].compare(want[0]); {
 		case order < 0:
@@ -237,15 +268,16 @@ func (c *change) diffGroup(have, want Group) {
 	}
 	c.remove = append(c.remove, have...)
 	c.add = append(c.add, want...)
+	return c
 }
 
-// loadOrder sorts groups so that wherever a load is cut, what has been loaded
+// inOrder sorts groups so that wherever a load is cut, what has been loaded
 // works: first the sets that go first, then everything by key, so that an
 // address and all frontends on it are neighbours.
-func loadOrder(ids []string, want *Table) []*Group {
-	first := map[string]bool{}
-	for _, s := range want.Sets {
-		first[s.Name] = s.First
+func inOrder(ids []string, want *Table) []string {
+	sets := map[string]*Set{}
+	for i := range want.Sets {
+		sets[want.Sets[i].Name] = &want.Sets[i]
 	}
 	type item struct {
 		late int
@@ -255,9 +287,9 @@ func loadOrder(ids []string, want *Table) []*Group {
 	items := make([]item, 0, len(ids))
 	for _, id := range ids {
 		it := item{late: 1, key: id, id: id}
-		if e := (*want.Groups[id])[0]; strings.HasPrefix(id, e.Set+" ") {
+		if e := (*want.Groups[id])[0]; sets[e.Set].Group == 0 {
 			it.key = e.Key
-			if first[e.Set] {
+			if sets[e.Set].First {
 				it.late = 0
 			}
 		}
@@ -266,9 +298,8 @@ func loadOrder(ids []string, want *Table) []*Group {
 	slices.SortFunc(items, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.late, b.late), cmp.Compare(a.key, b.key), cmp.Compare(a.id, b.id))
 	})
-	groups := make([]*Group, 0, len(items))
-	for _, it := range items {
-		groups = append(groups, want.Groups[it.id])
+	for i, it := range items {
+		ids[i] = it.id
 	}
-	return groups
+	return ids
 }

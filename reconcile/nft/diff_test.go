@@ -39,9 +39,13 @@ func elementCases() []diffCase {
 			"+ services { 10.0.0.1 . tcp . 80 : goto pick-1 }",
 		}},
 		{name: "groups come and go", have: two(), want: tableOf(service(2, 2), service(3, 2), single("vips", "10.0.0.3")), change: []string{
-			"- endpoints { 10.0.0.1 . tcp . 80 . 0 }", "- endpoints { 10.0.0.1 . tcp . 80 . 1 }",
-			"- ranges { 10.9.0.0/16 }", "- services { 10.0.0.1 . tcp . 80 }",
-			"load endpoints { 10.0.0.2 . tcp . 80 . 0 }", "load vips { 10.0.0.3 }", "load endpoints { 10.0.0.3 . tcp . 80 . 0 }",
+			"- endpoints { 10.0.0.1 . tcp . 80 . 0 }", "- endpoints { 10.0.0.1 . tcp . 80 . 1 }", "- services { 10.0.0.1 . tcp . 80 }",
+			"- ranges { 10.9.0.0/16 }",
+			"+ endpoints { 10.0.0.2 . tcp . 80 . 0 : 10.1.0.1 . 8080 }", "+ endpoints { 10.0.0.2 . tcp . 80 . 1 : 10.1.0.2 . 8080 }",
+			"+ services { 10.0.0.2 . tcp . 80 : goto pick-2 }",
+			"+ vips { 10.0.0.3 }",
+			"+ endpoints { 10.0.0.3 . tcp . 80 . 0 : 10.1.0.1 . 8080 }", "+ endpoints { 10.0.0.3 . tcp . 80 . 1 : 10.1.0.2 . 8080 }",
+			"+ services { 10.0.0.3 . tcp . 80 : goto pick-2 }",
 		}},
 		{name: "an element is missing", have: two(), want: two(),
 			damage: func(h *held) {
@@ -111,7 +115,7 @@ func setCases() []diffCase {
 				h.sets["ranges"] = heldSet{isMap: true}
 				delete(h.groups, "ranges 10.9.0.0/16")
 			},
-			change: append(everything("- set ranges", "+ set ranges"), "load ranges { 10.9.0.0/16 }")},
+			change: append(everything("- set ranges", "+ set ranges"), "+ ranges { 10.9.0.0/16 }")},
 		{name: "a foreign set", have: two(), want: two(), damage: set("evil", heldSet{}), change: everything("- set evil")},
 		{name: "a foreign flowtable", have: two(), want: two(), damage: func(h *held) { h.flowtables = []string{"evil"} },
 			change: everything("- flowtable evil")},
@@ -164,8 +168,8 @@ func TestLoadOrder(t *testing.T) {
 	want := tableOf(service(2, 1), single("vips", "10.0.0.2"), service(10, 1), single("ranges", "10.9.0.0/16"),
 		single("vips", "10.0.0.10"), single("ranges", "10.8.0.0/16"))
 	var got []string
-	for _, g := range diff(&held{}, want, false).load {
-		got = append(got, (*g)[0].Set+" "+(*g)[0].Key)
+	for _, g := range diff(&held{}, want, false).groups {
+		got = append(got, g.add[0].Set+" "+g.add[0].Key)
 	}
 	wantOrder := []string{
 		"ranges 10.8.0.0/16", "ranges 10.9.0.0/16",

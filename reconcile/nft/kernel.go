@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,31 +160,23 @@ func (k *Kernel) sync(ctx context.Context, want *Table) (Stats, error) {
 	return k.apply(ctx, c, want)
 }
 
-// apply sends a change: one transaction, and more only for a load that is
-// larger than max.
+// apply sends a change: one transaction, and more only if it's larger than
+// max.
 func (k *Kernel) apply(ctx context.Context, c *change, want *Table) (Stats, error) {
-	stats := Stats{Rewritten: c.rewrite, Created: c.create, Elements: len(c.remove) + len(c.add)}
+	stats := Stats{Rewritten: c.rewrite, Created: c.create}
 	w := newWriter(k.nft.NewTransaction(), want)
 	if err := k.purge(w, want); err != nil {
 		return stats, err
 	}
-	w.change(c)
-	size := stats.Elements
-	for _, g := range c.load {
-		if size += len(*g); size > k.max && size > len(*g) {
-			if err := k.run(ctx, w.tx, &stats); err != nil {
-				return stats, err
-			}
-			w.tx, size = k.nft.NewTransaction(), len(*g)
+	for _, p := range c.parts(k.max) {
+		w.part(c, p)
+		if err := k.run(ctx, w.tx, &stats); err != nil {
+			return stats, err
 		}
-		w.elements(w.tx.Add, *g, true)
-		stats.Elements += len(*g)
-	}
-	if err := k.run(ctx, w.tx, &stats); err != nil {
-		return stats, err
+		stats.Elements += p.size
+		w.tx = k.nft.NewTransaction()
 	}
 	if c.wake { // the kernel refuses this together with new base chains
-		w.tx = k.nft.NewTransaction()
 		w.table()
 		if err := k.run(ctx, w.tx, &stats); err != nil {
 			return stats, err
@@ -201,10 +194,7 @@ func (k *Kernel) replace(ctx context.Context, want *Table) (Stats, error) {
 	w := newWriter(k.nft.NewTransaction(), want)
 	w.table()
 	w.tx.Delete(&knftables.Table{})
-	w.change(c)
-	for _, g := range c.load {
-		w.elements(w.tx.Add, *g, true)
-	}
+	w.whole(c)
 	if err := k.run(ctx, w.tx, &stats); err != nil {
 		return stats, err
 	}
@@ -284,7 +274,7 @@ func (k *Kernel) Check(ctx context.Context, t *Table) error {
 	w := newWriter(tx, t)
 	w.table()
 	tx.Delete(&knftables.Table{})
-	w.change(diff(&held{}, t, false))
+	w.whole(diff(&held{}, t, false))
 	return k.nft.Check(ctx, tx)
 }
 
@@ -308,7 +298,7 @@ func (h *held) after(c *change, want *Table) *held {
 		next.chains[name] = chain
 	}
 	if !c.empty() {
-		for _, name := range c.dropChains {
+		for _, name := range slices.Concat(c.moved, c.dropChains) {
 			delete(next.chains, name)
 		}
 	}

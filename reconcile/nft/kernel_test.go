@@ -74,6 +74,45 @@ func TestChunks(t *testing.T) {
 	}
 }
 
+// TestChunksOfChanges: so are changes and removals. A group is never there in
+// part, and chains go last.
+func TestChunksOfChanges(t *testing.T) {
+	f := newFake()
+	k := f.kernel()
+	k.max = 20
+	mustSync(t, k, many(10))
+	fewer := tableOf(service(1, 3), service(2, 3), service(3, 3), single("vips", "10.0.0.1"))
+	mustSync(t, k, fewer)
+	mustSync(t, k, tableOf(service(1, 3), single("vips", "10.0.0.1"))) // pick-4 goes
+	f.lines()
+	if s := mustSync(t, k, many(10)); s.Transactions != 4 || s.Elements != 3+9*5+9+1 {
+		t.Errorf("stats: %+v", s)
+	}
+	for _, lines := range f.lines() {
+		ops := map[string]map[string]bool{} // the groups by what is done with their elements
+		for _, line := range lines {
+			fields := strings.Fields(line)
+			if fields[1] == "element" && fields[4] == "services" {
+				if ops[fields[0]] == nil {
+					ops[fields[0]] = map[string]bool{}
+				}
+				ops[fields[0]][fields[6]] = true
+			}
+		}
+		for id := range ops["delete"] {
+			if !ops["add"][id] {
+				t.Errorf("the service on %s is gone for a while", id)
+			}
+		}
+	}
+	if s := mustSync(t, k, tableOf()); s.Transactions != 4 {
+		t.Errorf("all go: %+v", s)
+	}
+	if last := f.lines()[3]; !slices.Contains(last, "delete chain ip pointsman pick-3") {
+		t.Errorf("the last transaction: %q", last)
+	}
+}
+
 // TestOneLargeGroup: a group larger than a transaction should be goes in one
 // of its own.
 func TestOneLargeGroup(t *testing.T) {

@@ -101,13 +101,15 @@ func (c *change) summary() []string {
 	for _, t := range c.dropTables {
 		add("- flowtable %s", t)
 	}
-	for _, e := range c.remove {
-		add("- %s { %s }", e.Set, e.Key)
+	for _, g := range c.groups {
+		for _, e := range g.remove {
+			add("- %s { %s }", e.Set, e.Key)
+		}
 	}
 	for _, s := range c.dropSets {
 		add("- set %s", s.Name)
 	}
-	for _, name := range c.dropChains {
+	for _, name := range slices.Concat(c.moved, c.dropChains) {
 		add("- chain %s", name)
 	}
 	for _, s := range c.addSets {
@@ -119,11 +121,10 @@ func (c *change) summary() []string {
 	for _, chain := range c.fill {
 		add("fill %s", chain.Name)
 	}
-	for _, e := range c.add {
-		add("+ %s { %s : %s }", e.Set, e.Key, e.Value)
-	}
-	for _, g := range c.load {
-		add("load %s { %s }", (*g)[0].Set, (*g)[0].Key)
+	for _, g := range c.groups {
+		for _, e := range g.add {
+			add("+ %s { %s }", e.Set, strings.TrimSuffix(e.Key+" : "+e.Value, " : "))
+		}
 	}
 	return lines
 }

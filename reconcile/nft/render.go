@@ -8,10 +8,6 @@ func Render(t *Table) string {
 	// knftables hands out transactions only through an Interface; the Fake is
 	// the one that needs no kernel.
 	w := newWriter(knftables.NewFake(knftables.Family(t.Family), TableName).NewTransaction(), t)
-	c := diff(&held{}, t, false)
-	w.change(c)
-	for _, g := range c.load {
-		w.elements(w.tx.Add, *g, true)
-	}
+	w.whole(diff(&held{}, t, false))
 	return w.tx.String()
 }

@@ -136,8 +136,40 @@ func (w *writer) table() {
 	w.tx.Add(&knftables.Table{Comment: knftables.PtrTo("written by pointsman; changes made by others are undone")})
 }
 
-// change writes everything but the load.
-func (w *writer) change(c *change) {
+// whole writes a change as one part.
+func (w *writer) whole(c *change) {
+	w.part(c, part{groups: c.groups, first: true, last: true})
+}
+
+// part writes a part of a change: the program comes with the first, and what
+// nothing refers to any more goes with the last.
+func (w *writer) part(c *change, p part) {
+	if p.first {
+		w.begin(c)
+	}
+	for _, g := range p.groups {
+		w.elements(w.tx.Delete, g.remove, false)
+	}
+	if p.first {
+		for _, s := range c.dropSets {
+			w.tx.Delete(s.nameOf())
+		}
+		w.dropChains(c.moved)
+	}
+	if p.last {
+		w.dropChains(c.dropChains)
+	}
+	if p.first {
+		w.program(c)
+	}
+	for _, g := range p.groups {
+		w.elements(w.tx.Add, g.add, true)
+	}
+}
+
+// begin makes way: rules that others are to be written in place of refer to
+// what may have to go.
+func (w *writer) begin(c *change) {
 	if c.create {
 		w.table()
 	}
@@ -147,16 +179,18 @@ func (w *writer) change(c *change) {
 	for _, name := range c.dropTables {
 		w.tx.Delete(&knftables.Flowtable{Name: name})
 	}
-	w.elements(w.tx.Delete, c.remove, false)
-	for _, s := range c.dropSets {
-		w.tx.Delete(s.nameOf())
-	}
-	for _, name := range c.dropChains {
+}
+
+func (w *writer) dropChains(names []string) {
+	for _, name := range names {
 		w.tx.Flush(&knftables.Chain{Name: name}) // one may refer to another
 	}
-	for _, name := range c.dropChains {
+	for _, name := range names {
 		w.tx.Delete(&knftables.Chain{Name: name})
 	}
+}
+
+func (w *writer) program(c *change) {
 	for _, s := range c.addSets {
 		w.tx.Add(s.object(w.want.Family))
 	}
@@ -164,7 +198,6 @@ func (w *writer) change(c *change) {
 		w.tx.Add(chain.object())
 	}
 	w.rules(c.fill)
-	w.elements(w.tx.Add, c.add, true)
 }
 
 func (w *writer) rules(chains []Chain) {
