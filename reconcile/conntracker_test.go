@@ -21,8 +21,8 @@ import (
 	"pointsman/state"
 )
 
-// tracked is a Conntracker that runs on flows of a test's.
-type tracked struct {
+// tracking is a Conntracker that runs on flows of a test's.
+type tracking struct {
 	*Conntracker
 	t         *testing.T
 	flows     []string // "destination backend"
@@ -43,8 +43,8 @@ const (
 )
 
 // track starts one in a bubble.
-func track(t *testing.T, flows ...string) *tracked {
-	x := &tracked{t: t, flows: flows}
+func track(t *testing.T, flows ...string) *tracking {
+	x := &tracking{t: t, flows: flows}
 	x.Conntracker = NewConntracker(30*time.Second, slog.New(slog.NewTextHandler(&x.log, nil)), &Health{}, prometheus.NewRegistry())
 	x.forget = x.pretend
 	ctx, cancel := context.WithCancel(t.Context())
@@ -60,7 +60,7 @@ func track(t *testing.T, flows ...string) *tracked {
 }
 
 // pretend stands for host.ForgetFlows.
-func (x *tracked) pretend(_ context.Context, f host.Family, stale func(host.Flow) bool) (int, error) {
+func (x *tracking) pretend(_ context.Context, f host.Family, stale func(host.Flow) bool) (int, error) {
 	if f != host.IPv4 {
 		x.t.Errorf("a pass over %v, which nothing was synced of", f)
 	}
@@ -85,7 +85,7 @@ func (x *tracked) pretend(_ context.Context, f host.Family, stale func(host.Flow
 }
 
 // sync tells of a sync to Services.
-func (x *tracked) sync(err error, services ...*state.Service) {
+func (x *tracking) sync(err error, services ...*state.Service) {
 	in := udpInput(services...)
 	want := NewPlanner(nft.IPv4).Plan(in, nil)
 	x.Syncing(in, want, x.held)(err)
@@ -96,7 +96,7 @@ func (x *tracked) sync(err error, services ...*state.Service) {
 }
 
 // expect checks what was done since the last time.
-func (x *tracked) expect(what string, passes int, forgotten ...string) {
+func (x *tracking) expect(what string, passes int, forgotten ...string) {
 	x.t.Helper()
 	if x.passes != passes || !slices.Equal(x.forgotten, forgotten) {
 		x.t.Errorf("%s: %d passes, forgotten %q; want %d, %q", what, x.passes, x.forgotten, passes, forgotten)
@@ -105,7 +105,7 @@ func (x *tracked) expect(what string, passes int, forgotten ...string) {
 }
 
 // after lets time go by.
-func (x *tracked) after(d time.Duration) {
+func (x *tracking) after(d time.Duration) {
 	x.fence.Add(1)
 	time.Sleep(d)
 	synctest.Wait()
