@@ -24,7 +24,7 @@ func udpService(vip string, endpoints ...string) *state.Service {
 		Ports: []state.Port{{Protocol: state.UDP, Frontends: []state.Frontend{
 			{Kind: state.ClusterIP, Address: netip.MustParseAddr(vip), Port: 53},
 			{Kind: state.ExternalIP, Address: netip.MustParseAddr("192.0.2.12"), Port: 53},
-			{Kind: state.NodePort, Port: 30053},
+			{Kind: state.NodePort, Address: netip.IPv4Unspecified(), Port: 30053},
 		}}},
 	}
 	for _, text := range endpoints {

@@ -23,7 +23,7 @@ func richInput() *Input {
 			Ports: []state.Port{{Protocol: state.TCP, Frontends: []state.Frontend{
 				{Kind: state.ClusterIP, Address: netip.AddrFrom4([4]byte{10, 96, 0, n}), Port: 80},
 				{Kind: state.LoadBalancerIP, Address: netip.AddrFrom4([4]byte{192, 0, 2, 100 + n}), Port: 80},
-				{Kind: state.NodePort, Port: 30000 + uint16(n)},
+				{Kind: state.NodePort, Address: netip.IPv4Unspecified(), Port: 30000 + uint16(n)},
 			}, Endpoints: []state.Endpoint{
 				endpoint("10.20.0.1:8080", "n1"), endpoint("10.20.0.2:8080", "n2"), endpoint("10.20.0.3:8080", "n3"),
 			}}},

@@ -103,6 +103,14 @@ func genService(t *rapid.T, i int) *state.Service {
 	return s
 }
 
+// nodePorts are a NodePort's frontends of both families.
+func nodePorts(port uint16) []state.Frontend {
+	return []state.Frontend{
+		{Kind: state.NodePort, Address: netip.IPv4Unspecified(), Port: port},
+		{Kind: state.NodePort, Address: netip.IPv6Unspecified(), Port: port},
+	}
+}
+
 func genPort(t *rapid.T, s *state.Service, proto state.Protocol, i, j int) state.Port {
 	p := state.Port{Name: fmt.Sprint("p", j), Protocol: proto}
 	number := uint16(80 + j)
@@ -113,8 +121,8 @@ func genPort(t *rapid.T, s *state.Service, proto state.Protocol, i, j int) state
 		vip := netip.AddrFrom4([4]byte{192, 0, 2, 200})
 		p.Frontends = append(p.Frontends,
 			state.Frontend{Kind: state.LoadBalancerIP, Address: vip, Port: uint16(1000 + i*10 + j)},
-			state.Frontend{Kind: state.ExternalIP, Address: netip.MustParseAddr("2001:db8::200"), Port: uint16(1000 + i*10 + j)},
-			state.Frontend{Kind: state.NodePort, Port: uint16(30000 + i*10 + j)})
+			state.Frontend{Kind: state.ExternalIP, Address: netip.MustParseAddr("2001:db8::200"), Port: uint16(1000 + i*10 + j)})
+		p.Frontends = append(p.Frontends, nodePorts(uint16(30000+i*10+j))...)
 	}
 	for _, n := range rapid.SliceOfNDistinct(rapid.IntRange(1, 20), 0, 8, rapid.ID[int]).Draw(t, "endpoints") {
 		a := fmt.Sprintf("10.20.0.%d:8080", n)

@@ -396,7 +396,7 @@ func TestLoopFollowsAddresses(t *testing.T) {
 		c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("192.0.0.0/8")}
 	})
 	s := simple(1, 2)
-	s.Ports[0].Frontends = append(s.Ports[0].Frontends, state.Frontend{Kind: state.NodePort, Port: 30080})
+	s.Ports[0].Frontends = append(s.Ports[0].Frontends, state.Frontend{Kind: state.NodePort, Address: netip.IPv4Unspecified(), Port: 30080})
 	in := &Input{Node: Node{Name: "n1"}, Services: []*state.Service{s}, NodePortAddresses: addrs("192.0.2.11"),
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	b.desires.set(in)

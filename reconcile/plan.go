@@ -228,15 +228,15 @@ func (ps *planned) setFrontend(key string, g *nft.Group) {
 func (p *Planner) frontends(port *state.Port, in *Input) []state.Frontend {
 	var out []state.Frontend
 	for _, f := range port.Frontends {
-		if f.Kind != state.NodePort {
-			if p.isMine(f.Address) {
-				out = append(out, f)
-			}
-			continue
-		}
-		for _, a := range in.NodePortAddresses {
-			if p.isMine(a) {
-				out = append(out, state.Frontend{Kind: state.NodePort, Address: a, Port: f.Port})
+		switch {
+		case !p.isMine(f.Address):
+		case f.Kind != state.NodePort:
+			out = append(out, f)
+		default:
+			for _, a := range in.NodePortAddresses {
+				if p.isMine(a) {
+					out = append(out, state.Frontend{Kind: state.NodePort, Address: a, Port: f.Port})
+				}
 			}
 		}
 	}

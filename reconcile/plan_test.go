@@ -78,7 +78,7 @@ func goldenInputs() map[string]*Input {
 		"no-endpoints": planInput(web(func(s *state.Service) { s.Ports[0].Endpoints = nil })),
 		"one-family":   planInput(web(func(s *state.Service) { s.Ports[0].Endpoints = s.Ports[0].Endpoints[:2] })),
 		"node-port": planInput(web(func(s *state.Service) {
-			s.Ports[0].Frontends = append(s.Ports[0].Frontends[:2:2], state.Frontend{Kind: state.NodePort, Port: 30080})
+			s.Ports[0].Frontends = append(s.Ports[0].Frontends[:2:2], nodePorts(30080)...)
 		})),
 		"affinity":       planInput(web(func(s *state.Service) { s.Affinity = 3 * time.Hour })),
 		"affinity-local": planInput(web(func(s *state.Service) { s.Affinity = time.Minute; local(s) })),
@@ -90,7 +90,7 @@ func goldenInputs() map[string]*Input {
 		"protocols":                    planInput(protocols()),
 		"ranges":                       ranged,
 		"claimed-twice": planInput(web(func(s *state.Service) {
-			s.Ports[0].Frontends = []state.Frontend{{Kind: state.NodePort, Port: 30080}}
+			s.Ports[0].Frontends = nodePorts(30080)
 		}), web(func(s *state.Service) {
 			s.Name, s.ClusterIPs = "web2", nil
 			s.Ports[0].Frontends = []state.Frontend{{Kind: state.ExternalIP, Address: netip.MustParseAddr("192.0.2.11"), Port: 30080}}

@@ -105,7 +105,7 @@ type Port struct {
 type FrontendKind int
 
 // The kinds of frontends. A NodePort has no address of its own: it answers
-// on the node's NodePort addresses, which only the node knows.
+// on the node's NodePort addresses of a family, which only the node knows.
 const (
 	ClusterIP FrontendKind = iota
 	ExternalIP
@@ -120,7 +120,7 @@ func (k FrontendKind) External() bool { return k != ClusterIP }
 // Frontend is an address and port that clients connect to.
 type Frontend struct {
 	Kind    FrontendKind
-	Address netip.Addr // not valid for a NodePort
+	Address netip.Addr // of a NodePort: 0.0.0.0 or ::, for the family
 	Port    uint16
 }
 

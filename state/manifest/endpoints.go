@@ -169,7 +169,9 @@ const skipMirrorLabel = discoveryv1.LabelSkipMirror
 // mirror reads v1/Endpoints the way the mirroring controller makes slices of
 // them: for every subset one slice a family, by the addresses in it, and
 // notReadyAddresses with ready: false.
-func (e *digest) mirror(eps *corev1.Endpoints) { //nolint:staticcheck // legacy manifests carry them
+//
+//lint:ignore SA1019 legacy manifests carry them
+func (e *digest) mirror(eps *corev1.Endpoints) {
 	if eps.Labels[skipMirrorLabel] == "true" {
 		e.warn("metadata.labels", "the object is ignored for its label %s", skipMirrorLabel)
 		return
@@ -181,7 +183,8 @@ func (e *digest) mirror(eps *corev1.Endpoints) { //nolint:staticcheck // legacy 
 	}
 }
 
-func (e *digest) mirrorSubset(subset *corev1.EndpointSubset) { //nolint:staticcheck // as above
+//lint:ignore SA1019 legacy manifests carry them
+func (e *digest) mirrorSubset(subset *corev1.EndpointSubset) {
 	for _, family := range (ipv4 | ipv6).each() {
 		b := backing{object: e.object, family: family}
 		for _, p := range subset.Ports {
@@ -195,7 +198,7 @@ func (e *digest) mirrorSubset(subset *corev1.EndpointSubset) { //nolint:staticch
 	}
 }
 
-func (b *backing) addMirrored(addresses []corev1.EndpointAddress, ready bool) { //nolint:staticcheck // as above
+func (b *backing) addMirrored(addresses []corev1.EndpointAddress, ready bool) {
 	for _, a := range addresses {
 		b.addEndpoint(a.IP, state.Endpoint{NodeName: deref(a.NodeName, ""), Ready: ready, Serving: true})
 	}

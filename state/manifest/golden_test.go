@@ -90,9 +90,6 @@ func renderService(b *strings.Builder, s *state.Service) {
 
 func renderFrontend(f state.Frontend) string {
 	kind := [...]string{"clusterIP", "externalIP", "loadBalancer", "nodePort"}[f.Kind]
-	if f.Kind == state.NodePort {
-		return fmt.Sprintf("%s %d", kind, f.Port)
-	}
 	return fmt.Sprintf("%s %s", kind, netip.AddrPortFrom(f.Address, f.Port))
 }
 
@@ -180,17 +177,6 @@ func stepsOf(a *txtar.Archive) []goldenStep {
 	return out
 }
 
-// serviceNamed finds a Service in a Result.
-func serviceNamed(t *testing.T, r *Result, namespace, name string) *state.Service {
-	t.Helper()
-	i, ok := slices.BinarySearchFunc(r.Services, state.ObjectName{Namespace: namespace, Name: name},
-		func(s *state.Service, n state.ObjectName) int { return s.ObjectName.Compare(n) })
-	if !ok {
-		t.Fatalf("no Service %s/%s in\n%s", namespace, name, render(r))
-	}
-	return r.Services[i]
-}
-
 // problemLines gives the problems as text.
 func problemLines(r *Result) []string {
 	var out []string
@@ -209,15 +195,6 @@ func expect(t *testing.T, r *Result, want ...string) {
 			t.Errorf("no problem\n\t%s\namong\n\t%s", w, strings.Join(got, "\n\t"))
 		}
 	}
-}
-
-// endpointsOf gives the endpoints of a Service's only port as text.
-func endpointsOf(s *state.Service) []string {
-	var out []string
-	for _, e := range s.Ports[0].Endpoints {
-		out = append(out, renderEndpoint(e))
-	}
-	return out
 }
 
 func compareResults(t rapid.TB, what string, got, want *Result) {

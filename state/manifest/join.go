@@ -138,6 +138,9 @@ func (j *joined) build(lost []refusal) *state.Service {
 			svc.ClusterIPs = append(svc.ClusterIPs, c.frontend.Address)
 		case claimHealthCheck:
 			svc.HealthCheckNodePort = c.frontend.Port
+		case claimNodePort:
+			p := &svc.Ports[c.port]
+			p.Frontends = append(p.Frontends, nodePorts(j.demand.families, c.frontend.Port)...)
 		default:
 			svc.Ports[c.port].Frontends = append(svc.Ports[c.port].Frontends, c.frontend)
 		}
@@ -146,6 +149,21 @@ func (j *joined) build(lost []refusal) *state.Service {
 		slices.SortFunc(svc.Ports[i].Frontends, state.Frontend.Compare)
 	}
 	return &svc
+}
+
+// nodePorts gives the frontends of one NodePort: one for each family that the
+// Service has, as in kube-proxy, whose pass over a family leaves out Services
+// without it. What else listens on that number by the other family goes on.
+func nodePorts(families stack, port uint16) []state.Frontend {
+	var out []state.Frontend
+	for _, f := range families.each() {
+		any := netip.IPv4Unspecified()
+		if f == ipv6 {
+			any = netip.IPv6Unspecified()
+		}
+		out = append(out, state.Frontend{Kind: state.NodePort, Address: any, Port: port})
+	}
+	return out
 }
 
 // unlessEqual gives old if now says the same, so that whoever memoises by

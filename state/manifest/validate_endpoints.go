@@ -14,7 +14,6 @@ func readEndpoints(ep *corev1.Endpoints, cfg Config) []finding {
 	defaultEndpoints(ep)
 	var f findings
 	f.namespacedMeta(&ep.ObjectMeta, validation.IsDNS1123Subdomain)
-	f.warn(field.NewPath("kind"), "v1 Endpoints is deprecated; use discovery.k8s.io/v1 EndpointSlice")
 	for i := range ep.Subsets {
 		ss := &ep.Subsets[i]
 		path := field.NewPath("subsets").Index(i)
