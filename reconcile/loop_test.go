@@ -255,14 +255,16 @@ func TestLoopRepairs(t *testing.T) {
 func TestLoopKnowsItsOwn(t *testing.T) {
 	in := loopInput(20, 10)
 	b := startLoop(t, in)
-	busy := exec.Command("sh", "-c", `while :; do nft 'add table ip other { chain c { counter; }; }'; nft delete table ip other; done`)
+	stop := filepath.Join(t.TempDir(), "stop")
+	busy := exec.Command("sh", "-c", `until [ -e "$0" ]; do nft 'add table ip other { chain c { counter; }; }'; nft delete table ip other; done`, stop)
 	if err := busy.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		_ = busy.Process.Kill()
-		_ = busy.Wait()
-		run(t, "nft add table ip other; nft delete table ip other")
+		write(t, stop, "")
+		if err := busy.Wait(); err != nil {
+			t.Error(err)
+		}
 	}()
 	generation, _ := host.Generation()
 	for i := range 200 {
