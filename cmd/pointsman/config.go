@@ -62,11 +62,8 @@ func applySetting(c *cli.Context, key string, value *yaml.Node) error {
 	if !slices.Contains(settings(runCommand().Flags), key) {
 		return fmt.Errorf("unknown setting; known are %s", strings.Join(settings(runCommand().Flags), ", "))
 	}
-	if c.IsSet(key) || !slices.Contains(settings(c.Command.Flags), key) {
-		return nil
-	}
 	text, err := scalars(value)
-	if err != nil {
+	if err != nil || c.IsSet(key) || !slices.Contains(settings(c.Command.Flags), key) {
 		return err
 	}
 	return c.Set(key, text)

@@ -66,7 +66,10 @@ func configFlag() cli.Flag {
 func prefixes(c *cli.Context, flag string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range c.StringSlice(flag) {
-		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if text = strings.TrimSpace(text); text == "" {
+			continue // the variable is set, to nothing
+		}
+		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, usage("--%s: %q is not a CIDR such as 10.96.0.0/16", flag, text)
 		}

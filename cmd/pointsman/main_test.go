@@ -15,6 +15,8 @@ import (
 // agent that got onto the wrong host would find an empty one.
 func TestMain(m *testing.M) { lab.Isolated(withBinary{m}) }
 
+const race = "halt_on_error=1 atexit_sleep_ms=0"
+
 // withBinary builds the binary once and puts it first in PATH.
 type withBinary struct{ m *testing.M }
 
@@ -31,9 +33,12 @@ func (w withBinary) Run() int {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		return 1
 	}
-	if err := os.Setenv("PATH", dir+":"+os.Getenv("PATH")); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	// A race ends the program, and none is waited for at its end.
+	for name, value := range map[string]string{"PATH": dir + ":" + os.Getenv("PATH"), "GORACE": race} {
+		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	return w.m.Run()
 }

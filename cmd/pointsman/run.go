@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -72,6 +73,10 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	o, err := runOptions(c)
+	if err != nil {
+		return err
+	}
 	if err := reconcile.Preflight(c.Context); err != nil {
 		return fmt.Errorf("this host can't run pointsman: %w", err)
 	}
@@ -80,7 +85,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	defer unlock()
-	a, err := newAgent(c, log)
+	a, err := newAgent(c, o, log)
 	if err != nil {
 		return err
 	}
@@ -95,28 +100,52 @@ func run(c *cli.Context) error {
 // for 10,000 Services with 100,000 endpoints.
 const gcPercent = 50
 
-func newAgent(c *cli.Context, log *slog.Logger) (*agent, error) {
-	name, err := nodeName(c)
-	if err != nil {
-		return nil, err
+// options are flags whose values can be wrong.
+type options struct {
+	judging manifest.Config
+	loop    reconcile.Config
+}
+
+// runOptions judges the command line before anything is touched: who mistypes a
+// flag isn't to be told that root is missing.
+func runOptions(c *cli.Context) (o options, err error) {
+	o.loop.Resync, o.loop.FullResync = c.Duration("resync"), fullResync
+	if o.loop.Resync <= 0 {
+		return o, usage("--resync: %v is no period", o.loop.Resync)
 	}
-	judging, err := manifestConfig(c)
-	if err != nil {
-		return nil, err
+	for _, flag := range []string{"healthz-listen", "metrics-listen"} {
+		if _, _, err := net.SplitHostPort(c.String(flag)); c.String(flag) != "" && err != nil {
+			return o, usage("--%s: %q is not an address such as 127.0.0.1:10256", flag, c.String(flag))
+		}
 	}
+	if o.judging, err = manifestConfig(c); err != nil {
+		return o, err
+	}
+	o.loop.ServiceCIDRs = o.judging.ServiceCIDRs
+	if o.loop.LocalCIDRs, err = prefixes(c, "local-cidr"); err != nil {
+		return o, err
+	}
+	if o.loop.NodePortCIDRs, err = prefixes(c, "nodeport-addresses"); err != nil {
+		return o, err
+	}
+	o.loop.NodeName, err = nodeName(c)
+	return o, err
+}
+
+func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a := &agent{log: log, health: &reconcile.Health{}}
+	a = &agent{log: log, health: &reconcile.Health{}}
 	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
 	a.source = &source{
-		watcher: a.watcher, loader: manifest.NewLoader(judging, lastGoodPath(c)), dir: c.String("manifests"),
-		stateDir: c.String("state-dir"), nodeName: name, zone: c.String("zone"), allowEmpty: c.Bool("allow-empty"),
+		watcher: a.watcher, loader: manifest.NewLoader(o.judging, lastGoodPath(c)), dir: c.String("manifests"),
+		stateDir: c.String("state-dir"), nodeName: o.loop.NodeName, zone: c.String("zone"), allowEmpty: c.Bool("allow-empty"),
 		log: log, health: a.health, metrics: newManifestMetrics(registry, a.watcher), changed: make(chan struct{}, 1),
 	}
 	if a.addrs, err = host.NewWatcher(addressesSettle); err != nil {
 		return nil, fmt.Errorf("addresses of this host: %w", err)
 	}
-	if err := a.newLoop(c, name, registry); err != nil {
+	if err := a.newLoop(o.loop, registry); err != nil {
 		return nil, err
 	}
 	a.servers = []*server{
@@ -132,25 +161,9 @@ const addressesSettle = 100 * time.Millisecond
 // fullResync is the period in which everything is read back from the kernel.
 const fullResync = time.Hour
 
-func (a *agent) newLoop(c *cli.Context, name string, registry prometheus.Registerer) error {
+func (a *agent) newLoop(cfg reconcile.Config, registry prometheus.Registerer) (err error) {
 	a.checks = reconcile.NewHealthServers(a.log, a.health)
-	cfg := reconcile.Config{
-		NodeName: name, Resync: c.Duration("resync"), FullResync: fullResync,
-		Log: a.log, Metrics: reconcile.NewMetrics(registry), Health: a.health, HealthChecks: a.checks,
-	}
-	if cfg.Resync <= 0 {
-		return usage("--resync: %v is no period", cfg.Resync)
-	}
-	var err error
-	if cfg.ServiceCIDRs, err = prefixes(c, "service-cidr"); err != nil {
-		return err
-	}
-	if cfg.LocalCIDRs, err = prefixes(c, "local-cidr"); err != nil {
-		return err
-	}
-	if cfg.NodePortCIDRs, err = prefixes(c, "nodeport-addresses"); err != nil {
-		return err
-	}
+	cfg.Log, cfg.Metrics, cfg.Health, cfg.HealthChecks = a.log, reconcile.NewMetrics(registry), a.health, a.checks
 	if _, refused := reconcile.SafeServiceCIDRs(cfg.ServiceCIDRs, a.addrs.Latest(), nil); len(refused) > 0 {
 		return errors.New("dropping the addresses of a service range would lock somebody out: " + strings.Join(refused, "; "))
 	}
