@@ -154,9 +154,12 @@ func (a *daemon) metric(name string) float64 {
 }
 
 // get makes an HTTP request on the agent's own host.
-func (a *daemon) get(url string) (int, []byte, error) {
+func (a *daemon) get(url string) (int, []byte, error) { return httpGet(a.node, url) }
+
+// httpGet makes an HTTP request on a host.
+func httpGet(from *lab.Host, url string) (int, []byte, error) {
 	dial := func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-		err = a.node.Do(func() error {
+		err = from.Do(func() error {
 			conn, err = (&net.Dialer{}).DialContext(ctx, network, addr)
 			return err
 		})
