@@ -39,35 +39,45 @@ func (f udpFrontend) equal(o udpFrontend) bool {
 // udpFrontends are a host's UDP frontends of one family.
 type udpFrontends map[netip.AddrPort]udpFrontend
 
-// udpFrontendsOf gives the frontends that the Planner makes of an input.
+// udpFrontendsOf gives the frontends that the Planner makes of an input. One
+// that two Services claim is the first's, as in addMissing.
 func udpFrontendsOf(f nft.Family, in *Input) udpFrontends {
 	p := &Planner{family: f}
-	all := udpFrontends{}
+	all := make(udpFrontends, len(in.Services))
 	for _, s := range in.Services {
 		for i := range s.Ports {
-			if s.Ports[i].Protocol == state.UDP {
-				all.add(p, &s.Ports[i], in)
+			port := &s.Ports[i]
+			if port.Protocol != state.UDP {
+				continue
+			}
+			backends := udpFrontendOf(f, port.Endpoints)
+			for _, frontend := range p.frontends(port, in) {
+				key := netip.AddrPortFrom(frontend.Address, frontend.Port)
+				if _, taken := all[key]; !taken {
+					all[key] = backends
+				}
 			}
 		}
 	}
 	return all
 }
 
-// add adds a port's frontends. One that two Services claim is the first's, as
-// in addMissing.
-func (all udpFrontends) add(p *Planner, port *state.Port, in *Input) {
-	family := keep(port.Endpoints, func(e state.Endpoint) bool { return e.Address.Addr().Is6() == (p.family == nft.IPv6) })
-	f := udpFrontend{
-		serving: addresses(keep(family, func(e state.Endpoint) bool { return e.Serving || e.Ready })),
-		usable:  len(usable(family)) > 0,
+// udpFrontendOf sorts out a port's endpoints of a family. Which of the usable
+// ones a packet may get (see choose) is of no matter.
+func udpFrontendOf(family nft.Family, endpoints []state.Endpoint) udpFrontend {
+	f := udpFrontend{serving: make([]netip.AddrPort, 0, len(endpoints))}
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.Address.Addr().Is6() != (family == nft.IPv6) {
+			continue
+		}
+		if e.Serving || e.Ready {
+			f.serving = append(f.serving, e.Address)
+		}
+		f.usable = f.usable || e.Ready || e.Serving && e.Terminating
 	}
 	slices.SortFunc(f.serving, netip.AddrPort.Compare)
-	for _, frontend := range p.frontends(port, in) {
-		key := netip.AddrPortFrom(frontend.Address, frontend.Port)
-		if _, taken := all[key]; !taken {
-			all[key] = f
-		}
-	}
+	return f
 }
 
 // serve tells whether a flow goes to an endpoint that serves its frontend.

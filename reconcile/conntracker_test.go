@@ -176,6 +176,25 @@ func TestConntrackerFormer(t *testing.T) {
 	})
 }
 
+// TestConntrackerComesAndGoes: a frontend that comes back and leaves again is
+// waited for from then on.
+func TestConntrackerComesAndGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := track(t, flowA)
+		x.sync(nil, dns(dnsA))
+		x.sync(nil, simple(1, 1))
+		x.expect("it leaves", 2, flowA)
+		x.after(25 * time.Second)
+		x.sync(nil, dns(dnsA))
+		x.sync(nil, simple(1, 1))
+		x.expect("it comes and leaves", 2)
+		x.after(10 * time.Second)
+		x.flows = append(x.flows, flowA)
+		x.after(25 * time.Second)
+		x.expect("a packet that waited", 2, flowA)
+	})
+}
+
 // TestConntrackerFormerOfFailedSync: a sync that fails may have taken a
 // frontend away all the same, so that the next one knows nothing of it.
 func TestConntrackerFormerOfFailedSync(t *testing.T) {
