@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pointsman/reconcile/doctor"
@@ -302,6 +304,35 @@ func TestDoctorUsage(t *testing.T) {
 		if out, code := ask(c.args...); code != c.code || !strings.Contains(out, c.says) {
 			t.Errorf("%q: exit code %d, want %d with %q:\n%s", c.args, code, c.code, c.says, out)
 		}
+	}
+}
+
+// TestC37EphemeralPorts: the agent warns of such ports when it loads them, but
+// not of reserved ones, and not again and again.
+func TestC37EphemeralPorts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	n1 := w.Nodes[0]
+	n1.Sysctl("net.ipv4.ip_local_port_range", "30000 60999")
+	w.write("web.yaml", localLB("web", "30080", "30901", "10.20.0.11@n1")...)
+	a := w.agent(n1)
+	const warning = "nodePort 30080 of default/web, healthCheckNodePort 30901 of default/web"
+	a.said(warning)
+	a.said("net.ipv4.ip_local_port_range (30000-60999), and not in net.ipv4.ip_local_reserved_ports")
+	w.write("web.yaml", localLB("web", "30080", "30901", "10.20.0.11@n1", "10.20.0.12@n1")...)
+	eventually(t, func() error {
+		if n := strings.Count(a.Output(), "manifests loaded"); n < 2 {
+			return fmt.Errorf("loaded %d times", n)
+		}
+		return nil
+	})
+	if n := strings.Count(a.Output(), warning); n != 1 {
+		t.Errorf("warned %d times:\n%s", n, a.Output())
+	}
+	n1.Sysctl("net.ipv4.ip_local_reserved_ports", "30000-32767")
+	a.restart(syscall.SIGTERM)
+	if strings.Contains(a.Output(), warning) {
+		t.Errorf("warned of reserved ports:\n%s", a.Output())
 	}
 }
 

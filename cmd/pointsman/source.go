@@ -28,10 +28,11 @@ type source struct {
 	health     *reconcile.Health
 	metrics    *manifestMetrics
 
-	changed  chan struct{} // capacity 1, no data
-	latest   atomic.Pointer[reconcile.Desired]
-	reported map[string]bool // problems of the last result
-	unsaved  bool            // the last good objects are not in the state directory yet
+	changed   chan struct{} // capacity 1, no data
+	latest    atomic.Pointer[reconcile.Desired]
+	reported  map[string]bool // problems of the last result
+	unsaved   bool            // the last good objects are not in the state directory yet
+	ephemeral string          // the ports that were warned of
 }
 
 // Changed and Latest make it a reconcile.Desires.
@@ -119,6 +120,7 @@ func (s *source) keep(why string) {
 func (s *source) publish(r *manifest.Result) {
 	s.health.Degraded("stale manifests", staleText(r))
 	s.metrics.loaded(r)
+	s.warnEphemeral(r.Services)
 	d := &reconcile.Desired{Services: r.Services, Zone: s.zone}
 	for _, n := range r.Nodes {
 		d.FleetIPs = append(d.FleetIPs, n.Addresses...)
