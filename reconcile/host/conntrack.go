@@ -35,8 +35,8 @@ type Flow struct {
 //
 // The netlink library has ConntrackDeleteFilters for this. It collects all
 // entries of all protocols before it looks at the first, and decodes them by
-// reflection: of 200,000 flows that is 13 million allocations and 190 MB, and
-// eight times our time (BenchmarkForgetFlows).
+// reflection: of 200,000 flows that is 13 million allocations and 190 MB,
+// whereas we use 0.4 MB and the kernel's time (BenchmarkForgetFlows).
 func ForgetFlows(ctx context.Context, f Family, stale func(Flow) bool) (removed int, err error) {
 	var keys [][]byte
 	err = eachFlow(ctx, f, func(flow Flow) {
