@@ -76,10 +76,6 @@ type Service struct {
 	// the load-balancer addresses only, each family by itself.
 	SourceRanges []netip.Prefix
 
-	// TrafficDistribution is PreferClose, PreferSameZone, PreferSameNode or
-	// empty, as in core/v1.
-	TrafficDistribution string
-
 	// HealthCheckNodePort is zero where the Service has none.
 	HealthCheckNodePort uint16
 
@@ -137,7 +133,8 @@ type Endpoint struct {
 	NodeName string // empty where no host of the fleet is its home
 	Zone     string
 
-	// HintNodes and HintZones are the slice's topology hints.
+	// HintNodes and HintZones are the slice's topology hints, or where it has
+	// none those that the Service's trafficDistribution gives.
 	HintNodes []string
 	HintZones []string
 

@@ -133,6 +133,29 @@ func (b *backing) addEndpoint(address string, ep state.Endpoint) {
 	b.endpoints = append(b.endpoints, ep)
 }
 
+// hinted gives the endpoints with the hints that a trafficDistribution means,
+// as the controller of a cluster writes them into slices (KEP-4444, KEP-3015):
+// PreferSameNode hints at the node and the zone, the others at the zone. A
+// slice that carries hints of its own keeps those alone.
+func (b *backing) hinted(distribution string) []state.Endpoint {
+	if distribution == "" || slices.ContainsFunc(b.endpoints, hasHints) {
+		return b.endpoints
+	}
+	out := slices.Clone(b.endpoints)
+	for i := range out {
+		ep := &out[i]
+		if ep.Zone != "" {
+			ep.HintZones = []string{ep.Zone}
+		}
+		if distribution == corev1.ServiceTrafficDistributionPreferSameNode && ep.NodeName != "" {
+			ep.HintNodes = []string{ep.NodeName}
+		}
+	}
+	return out
+}
+
+func hasHints(ep state.Endpoint) bool { return len(ep.HintNodes)+len(ep.HintZones) > 0 }
+
 func hintNodes(h *discoveryv1.EndpointHints) []string {
 	if h == nil {
 		return nil

@@ -232,7 +232,6 @@ func serviceOf(o *Object) state.Service {
 		ExternalTrafficPolicy: externalPolicyOf(o.Service),
 		Affinity:              affinityOf(spec),
 		SourceRanges:          sourceRangesOf(o.Service),
-		TrafficDistribution:   deref(spec.TrafficDistribution, ""),
 	}
 }
 

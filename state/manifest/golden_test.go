@@ -69,7 +69,6 @@ func renderService(b *strings.Builder, s *state.Service) {
 		{"external", s.ExternalTrafficPolicy, s.ExternalTrafficPolicy != state.Cluster},
 		{"affinity", s.Affinity, s.Affinity > 0},
 		{"ranges", s.SourceRanges, len(s.SourceRanges) > 0},
-		{"distribution", s.TrafficDistribution, s.TrafficDistribution != ""},
 		{"health", s.HealthCheckNodePort, s.HealthCheckNodePort > 0},
 	} {
 		if f.show {

@@ -97,10 +97,12 @@ func match(d *demand, backers []*digest) *joined {
 // candidates gives all endpoints of a Service port.
 func (j *joined) candidates(p corev1.ServicePort) []candidate {
 	var all []candidate
+	distribution := deref(j.demand.object.Service.Spec.TrafficDistribution, "")
 	j.eachMatch(p, func(b *backing, number uint16) {
-		all = slices.Grow(all, len(b.endpoints))
-		for i := range b.endpoints {
-			ep := &b.endpoints[i]
+		endpoints := b.hinted(distribution)
+		all = slices.Grow(all, len(endpoints))
+		for i := range endpoints {
+			ep := &endpoints[i]
 			all = append(all, candidate{netip.AddrPortFrom(ep.Address.Addr(), number), ep, b.object})
 		}
 	})
@@ -178,8 +180,7 @@ func unlessEqual(old, now *state.Service) *state.Service {
 func equalServices(a, b *state.Service) bool {
 	return a.ObjectName == b.ObjectName && a.Source == b.Source &&
 		a.InternalTrafficPolicy == b.InternalTrafficPolicy && a.ExternalTrafficPolicy == b.ExternalTrafficPolicy &&
-		a.Affinity == b.Affinity && a.TrafficDistribution == b.TrafficDistribution &&
-		a.HealthCheckNodePort == b.HealthCheckNodePort &&
+		a.Affinity == b.Affinity && a.HealthCheckNodePort == b.HealthCheckNodePort &&
 		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.SourceRanges, b.SourceRanges) &&
 		slices.EqualFunc(a.Ports, b.Ports, equalPorts)
 }

@@ -13,6 +13,7 @@ func TestC40LongNames(t *testing.T)             { golden(t, "join/c40-long-names
 func TestC94SameNameTwoNamespaces(t *testing.T) { golden(t, "join/c94-namespaces") }
 func TestC95Families(t *testing.T)              { golden(t, "join/c95-families") }
 func TestFrontends(t *testing.T)                { golden(t, "join/frontends") }
+func TestTrafficDistribution(t *testing.T)      { golden(t, "join/traffic-distribution") }
 func TestMissingValues(t *testing.T)            { golden(t, "join/missing-values") }
 func TestCompany(t *testing.T)                  { golden(t, "join/company") }
 func TestRepeats(t *testing.T)                  { golden(t, "join/repeats") }

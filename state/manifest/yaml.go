@@ -81,7 +81,7 @@ func (d *decoding) guard() *finding {
 	return nil
 }
 
-var parseLine = regexp.MustCompile(`^line (\d+): (?s)(.*)$`)
+var parseLine = regexp.MustCompile(`^(?:unmarshal errors: )?line (\d+): (.*)$`)
 
 // parseError turns an error of the YAML parser into a finding at its line.
 func (d *decoding) parseError(err error) finding {
@@ -89,7 +89,7 @@ func (d *decoding) parseError(err error) finding {
 	if _, better := parseTree(d.doc.text); better != nil {
 		err = better
 	}
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ") // it may span lines
 	if m := parseLine.FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		return finding{line: n, message: "is not YAML: " + m[2]}
