@@ -39,7 +39,7 @@ func newWorld(t *testing.T, backends ...int) *world {
 		h.Sysctl("net.ipv6.icmp.ratelimit", "0")
 	}
 	// Neither has this one a limit, other than the routing code's own.
-	sh(t, w.Router, "nft 'table inet world { chain c { type filter hook prerouting priority 0; fib daddr oif missing reject with icmpx no-route; }; }'")
+	sh(t, w.Router, "nft 'table inet world { chain c { type filter hook prerouting priority 0; meta l4proto { tcp, udp, sctp } fib daddr oif missing reject with icmpx no-route; }; }'")
 	return w
 }
 
