@@ -109,6 +109,15 @@ func chains() []nft.Chain {
 			"ip daddr @cluster-ips goto reject-new",
 			"ip daddr @service-cidrs drop",
 		}},
+		// An external VIP may be another host's own address, so its other
+		// ports are nobody's business, unless the packet would go back where
+		// it came from: a routing loop (cilium/cilium#20436). One that was
+		// translated is no such packet: it goes to an endpoint, on whichever
+		// host has that address.
+		{Name: "looping", Rules: []string{
+			"ct status dnat return",
+			"fib daddr . iif oif exists ip daddr @external-vips goto reject-new",
+		}},
 		{Name: "firewall", Rules: []string{
 			ofFrontend + " @firewalled " + ofFrontend + " . ip saddr != @source-ranges drop",
 		}},
@@ -131,14 +140,11 @@ func baseChains() []nft.Chain {
 		// lock the operator out.
 		{Name: "filter-input", Hook: &nft.Hook{Type: "filter", Hook: "input", Priority: 0},
 			Rules: []string{"ct state new jump untranslated"}},
-		// An external VIP may be another host's own address, so its other
-		// ports are nobody's business, unless the packet would go back where
-		// it came from: a routing loop (cilium/cilium#20436).
 		{Name: "filter-forward", Hook: &nft.Hook{Type: "filter", Hook: "forward", Priority: 0},
 			Rules: []string{
 				"ct state new jump untranslated",
 				"ct state new jump unallocated",
-				"ct state new fib daddr . iif oif exists ip daddr @external-vips goto reject-new",
+				"ct state new jump looping",
 			}},
 		{Name: "filter-output", Hook: &nft.Hook{Type: "filter", Hook: "output", Priority: 0},
 			Rules: []string{"ct state new jump untranslated", "ct state new jump unallocated"}},
