@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -37,16 +38,25 @@ type service struct {
 
 const local = state.Local
 
-// world is what nodes are told besides Services.
+// settings is what nodes are told besides Services.
 type settings struct {
-	localCIDRs, serviceCIDRs string
+	// localCIDRs names the network behind it to each node: sources whose
+	// replies always come back through this node. A range that is wider, such
+	// as one for the backends of all nodes, would be wrong about b1 at n2.
+	localCIDRs   bool
+	serviceCIDRs string
 }
 
 // zones are those of the nodes.
 var zones = map[string]string{"n1": "a", "n2": "b", "n3": "b"}
 
 func cluster(s settings, services ...service) *reading.Cluster {
-	c := &reading.Cluster{LocalCIDRs: ranges(s.localCIDRs), ServiceCIDRs: ranges(s.serviceCIDRs), Zones: zones}
+	c := &reading.Cluster{LocalCIDRs: map[string][]netip.Prefix{}, ServiceCIDRs: ranges(s.serviceCIDRs), Zones: zones}
+	for i, n := range reading.Nodes {
+		if s.localCIDRs {
+			c.LocalCIDRs[n] = ranges(fmt.Sprintf("10.20.%d.0/24", i))
+		}
+	}
 	for _, x := range services {
 		c.Services = append(c.Services, x.state())
 	}
@@ -117,7 +127,11 @@ func endpoint(text string, ipv6 bool) state.Endpoint {
 		port = strconv.Itoa(reading.Port)
 	}
 	e := state.Endpoint{Ready: true, Serving: true}
-	if h := reading.NewWorld(ipv6).Hosts[host]; h != nil {
+	f := families[0]
+	if ipv6 {
+		f = families[1]
+	}
+	if h := f.Hosts[host]; h != nil {
 		e.Address = netip.AddrPortFrom(h.Address(), number(port))
 		e.NodeName = "n" + host[1:]
 	} else {
@@ -168,15 +182,15 @@ var families = []family{{reading.NewWorld(false), nft.IPv4}, {reading.NewWorld(t
 
 // tables gives each node's ruleset.
 func (f family) tables(c *reading.Cluster) map[string]*nft.Table {
-	out := map[string]*nft.Table{}
+	out, planner := map[string]*nft.Table{}, reconcile.NewPlanner(f.Family)
 	for _, n := range reading.Nodes {
 		h := f.Hosts[n]
 		in := &reconcile.Input{
 			Services: c.Services, Node: reconcile.Node{Name: n, Zone: c.Zones[n]},
 			NodePortAddresses: []netip.Addr{h.Address()}, Addresses: h.Addresses(),
-			ServiceCIDRs: c.ServiceCIDRs, LocalCIDRs: c.LocalCIDRs,
+			ServiceCIDRs: c.ServiceCIDRs, LocalCIDRs: c.LocalCIDRs[n],
 		}
-		out[n] = reconcile.NewPlanner(f.Family).Plan(in, nil)
+		out[n] = planner.Plan(in, nil)
 	}
 	return out
 }

@@ -17,10 +17,8 @@ type scenario struct {
 // behind n1, b2 behind n2, b3 behind n3; n1, n2 and n3 serve as well.
 type row struct{ from, to, want string }
 
-const (
-	backends = "10.20.0.0/16"
-	services = "10.96.0.0/16"
-)
+// clusterIPs is the range of the ClusterIPs.
+const clusterIPs = "10.96.0.0/16"
 
 var scenarios = []scenario{
 	{
@@ -37,7 +35,7 @@ var scenarios = []scenario{
 		},
 	}, {
 		name:     "--local-cidr: sources inside it keep their address, the others don't (C98)",
-		settings: settings{localCIDRs: backends},
+		settings: settings{localCIDRs: true},
 		services: []service{{cluster: "10.96.0.20", endpoints: "b2 n2"}},
 		rows: []row{
 			{"c", "10.96.0.20:80", "b2<-n1 n2<-n1"},
@@ -46,7 +44,7 @@ var scenarios = []scenario{
 		},
 	}, {
 		name:     "a backend calls its own Service (C52)",
-		settings: settings{localCIDRs: backends},
+		settings: settings{localCIDRs: true},
 		services: []service{
 			{name: "named", cluster: "10.96.0.20", endpoints: "b1"},
 			{name: "nameless", cluster: "10.96.0.21", endpoints: "b1@-"},
@@ -74,7 +72,7 @@ var scenarios = []scenario{
 		name: "externalTrafficPolicy Cluster: from outside to every endpoint, always from the node's address",
 		services: []service{{cluster: "10.96.0.20", external: "203.0.113.1 192.0.2.12", balancer: "203.0.113.2 192.0.2.200",
 			nodePort: 30080, endpoints: "b1 b2 n1"}},
-		settings: settings{localCIDRs: backends},
+		settings: settings{localCIDRs: true},
 		rows: []row{
 			{"c", "203.0.113.1:80", "b1<-n1 b2<-n1 n1<-c"},
 			{"c", "203.0.113.2:80", "b1<-n2 b2<-n2 n1<-n2"},
@@ -123,7 +121,7 @@ var scenarios = []scenario{
 		name: "externalTrafficPolicy Local: from outside to this node's endpoints, which see the client (C19)",
 		services: []service{{cluster: "10.96.0.20", external: "203.0.113.1 203.0.113.20 203.0.113.12", balancer: "203.0.113.2",
 			nodePort: 30080, outside: local, endpoints: "b2 n2"}},
-		settings: settings{localCIDRs: backends},
+		settings: settings{localCIDRs: true},
 		rows: []row{
 			{"c", "203.0.113.1:80", "dropped"}, // n1 has none
 			{"c", "203.0.113.2:80", "b2<-c n2<-c"},
@@ -249,7 +247,7 @@ var scenarios = []scenario{
 		},
 	}, {
 		name:     "--service-cidr: addresses that nobody has are dropped (C83)",
-		settings: settings{serviceCIDRs: services},
+		settings: settings{serviceCIDRs: clusterIPs},
 		services: []service{{cluster: "10.96.0.20", endpoints: "b1"}},
 		rows: []row{
 			{"c", "10.96.0.7:80", "dropped"},

@@ -42,7 +42,7 @@ func Outcomes(fates map[string]bool, sticky bool) Outcome {
 // Cluster is what all nodes are told.
 type Cluster struct {
 	Services     []*state.Service
-	LocalCIDRs   []netip.Prefix
+	LocalCIDRs   map[string][]netip.Prefix // of each node
 	ServiceCIDRs []netip.Prefix
 	Zones        map[string]string // of nodes
 }
@@ -123,7 +123,7 @@ func (r *reader) service(h *Host, p packet, s *state.Service, port *state.Port, 
 		r.end(Dropped)
 		return
 	}
-	inside := within(r.LocalCIDRs, p.src)
+	inside := within(r.LocalCIDRs[h.Name], p.src)
 	own := h.Has(p.src)
 	everywhere, here := r.usable(h, port.Endpoints), r.usableHere(h, port.Endpoints)
 	endpoints, masquerade := everywhere, !inside

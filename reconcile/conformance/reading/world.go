@@ -24,6 +24,8 @@ import (
 type World struct {
 	IPv6  bool
 	Hosts map[string]*Host
+
+	onNetwork map[netip.Addr]string // the host of an interface's address
 }
 
 // Host is a machine.
@@ -31,8 +33,9 @@ type Host struct {
 	Name   string
 	Node   bool
 	Devs   map[string]netip.Addr // interfaces, each with its address
-	Bound  []netip.Addr          // further addresses, on no network
 	Routes []Route               // the first that holds an address decides
+
+	own []netip.Addr // those of the interfaces, and Services' that are bound on lo
 }
 
 // Route is a way. On a network of the host's own there is no next host.
@@ -111,7 +114,7 @@ func RangeAt(text string, ipv6 bool) netip.Prefix {
 
 // NewWorld gives the network in a family.
 func NewWorld(ipv6 bool) *World {
-	w := &World{IPv6: ipv6, Hosts: map[string]*Host{}}
+	w := &World{IPv6: ipv6, Hosts: map[string]*Host{}, onNetwork: map[netip.Addr]string{}}
 	w.add("c", false, "eth0 192.0.2.50")
 	w.add("r", false, "eth0 192.0.2.1", "eth1 198.51.100.1")
 	for i, n := range Nodes {
@@ -151,7 +154,7 @@ func (w *World) vips() {
 			h := w.Hosts[n]
 			switch {
 			case slices.Contains(v.Bound, n):
-				h.Bound = append(h.Bound, At(v.Address, w.IPv6))
+				h.own = append(h.own, At(v.Address, w.IPv6))
 			case len(v.Bound) > 0:
 				w.route(h, v.Address+"/32", v.Bound[0], "eth0")
 			case v.By == "n2" && n != "n2":
@@ -166,6 +169,8 @@ func (w *World) add(name string, node bool, devs ...string) *Host {
 	for _, d := range devs {
 		dev, addr, _ := strings.Cut(d, " ")
 		h.Devs[dev] = At(addr, w.IPv6)
+		h.own = append(h.own, h.Devs[dev])
+		w.onNetwork[h.Devs[dev]] = name
 	}
 	w.Hosts[name] = h
 	return h
@@ -179,16 +184,10 @@ func (w *World) route(h *Host, to, via, dev string) {
 func (h *Host) Address() netip.Addr { return h.Devs["eth0"] }
 
 // Addresses are all addresses of a host but loopback's.
-func (h *Host) Addresses() []netip.Addr {
-	out := slices.Clone(h.Bound)
-	for _, a := range h.Devs {
-		out = append(out, a)
-	}
-	return out
-}
+func (h *Host) Addresses() []netip.Addr { return h.own }
 
 // Has reports whether an address is the host's own.
-func (h *Host) Has(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(h.Addresses(), a) }
+func (h *Host) Has(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(h.own, a) }
 
 // Way is where a host sends a packet.
 type Way struct {
@@ -209,12 +208,8 @@ func (w *World) Way(h *Host, dst netip.Addr) Way {
 		if r.Via != "" {
 			return Way{To: r.Via, Dev: r.Dev}
 		}
-		for _, o := range w.Hosts {
-			for _, a := range o.Devs {
-				if a == dst {
-					return Way{To: o.Name, Dev: r.Dev}
-				}
-			}
+		if name, ok := w.onNetwork[dst]; ok {
+			return Way{To: name, Dev: r.Dev}
 		}
 		return Way{Fate: Lost, Dev: r.Dev}
 	}
