@@ -118,7 +118,7 @@ func BenchmarkOneEndpoint(b *testing.B) {
 				next = in
 			}
 			began := now()
-			want := p.Plan(next, k.Group)
+			want := p.Next(next, k)
 			plan.add(since(began))
 			began = now()
 			stats, err := k.Sync(context.Background(), want)

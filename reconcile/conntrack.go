@@ -86,16 +86,13 @@ func (all udpFrontends) serve(f host.Flow) bool {
 	return ok
 }
 
-// formerUDP gives the UDP frontends that the kernel's table held before a
-// change and does not hold after it, by the names of their groups. What was
-// read back from the kernel after a restart is among them, so a Service that
-// was deleted while no agent ran is no exception.
-func formerUDP(before, after map[string]*nft.Group) map[netip.AddrPort]bool {
+// formerUDP gives the UDP frontends among the groups that the kernel's table
+// held before a change and does not hold after it. What was read back from the
+// kernel after a restart is among them, so a Service that was deleted while no
+// agent ran is no exception.
+func formerUDP(going []string) map[netip.AddrPort]bool {
 	former := map[netip.AddrPort]bool{}
-	for id := range before {
-		if !strings.Contains(id, " . udp . ") || after[id] != nil {
-			continue
-		}
+	for _, id := range going {
 		if f, ok := parseUDP(id); ok {
 			former[f] = true
 		}

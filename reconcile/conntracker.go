@@ -65,19 +65,19 @@ func NewConntracker(period time.Duration, log *slog.Logger, health *Health, r pr
 	return c
 }
 
-// Syncing tells that the kernel, which held some groups, is about to be made
-// equal to what an input means. The function that it gives is to be called
+// Syncing tells that a family's part of the kernel is about to be made equal
+// to what an input means, and which groups are going. The function that it gives is to be called
 // with the outcome. That goes for every sync: one that sends nothing may be
 // about an endpoint that was not in use any more, and one that fails may have
 // taken something away. Neither function blocks.
-func (c *Conntracker) Syncing(in *Input, want *nft.Table, held map[string]*nft.Group) (ended func(error)) {
+func (c *Conntracker) Syncing(in *Input, f nft.Family, going []string) (ended func(error)) {
 	if c == nil {
 		return func(error) {}
 	}
-	former := formerUDP(held, want.Groups)
+	former := formerUDP(going)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.syncs[want.Family]
+	s := c.syncs[f]
 	s.begun = in
 	return func(err error) {
 		c.mu.Lock()

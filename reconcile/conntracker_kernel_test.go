@@ -61,7 +61,7 @@ func program(t *testing.T, k *nft.Kernel, c *Conntracker, in *Input) {
 		t.Fatal(err)
 	}
 	want := NewPlanner(k.Family()).Plan(in, k.Group)
-	ended := c.Syncing(in, want, k.Groups())
+	ended := c.Syncing(in, want.Family, k.Going(want))
 	_, err := k.Sync(t.Context(), want)
 	ended(err)
 	if err != nil {

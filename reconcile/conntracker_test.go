@@ -88,7 +88,7 @@ func (x *tracking) pretend(_ context.Context, f host.Family, stale func(host.Flo
 func (x *tracking) sync(err error, services ...*state.Service) {
 	in := udpInput(services...)
 	want := NewPlanner(nft.IPv4).Plan(in, nil)
-	x.Syncing(in, want, x.held)(err)
+	x.Syncing(in, want.Family, going(x.held, want.Groups))(err)
 	if err == nil {
 		x.held = want.Groups
 	}
@@ -252,7 +252,7 @@ func TestConntrackerDuringSync(t *testing.T) {
 		more, held := dns(dnsB, "10.20.0.13:53"), x.held
 		x.during = func() {
 			in := udpInput(more)
-			x.Syncing(in, NewPlanner(nft.IPv4).Plan(in, nil), held)
+			x.Syncing(in, nft.IPv4, going(held, NewPlanner(nft.IPv4).Plan(in, nil).Groups))
 			x.flows = append(x.flows, dnsVIP+"10.20.0.13:53")
 		}
 		x.sync(nil, dns(dnsB))
@@ -311,5 +311,5 @@ func TestConntrackerStops(t *testing.T) {
 // TestConntrackerNone: a loop without a Conntracker.
 func TestConntrackerNone(t *testing.T) {
 	var c *Conntracker
-	c.Syncing(nil, nil, nil)(nil)
+	c.Syncing(nil, nft.IPv4, nil)(nil)
 }

@@ -40,7 +40,7 @@ func syncTo(t rapid.TB, k *nft.Kernel, p *Planner, in *Input) nft.Stats {
 	if err := k.Load(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	stats, err := k.Sync(context.Background(), p.Plan(in, k.Group))
+	stats, err := k.Sync(context.Background(), p.Next(in, k))
 	if err != nil {
 		t.Fatal(err)
 	}

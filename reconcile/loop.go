@@ -240,8 +240,8 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 	if err := t.kernel.Load(ctx); err != nil {
 		return err
 	}
-	want := t.planner.Plan(in, t.kernel.Group)
-	ended := l.Conntrack.Syncing(in, want, t.kernel.Groups())
+	want := t.planner.Next(in, t.kernel)
+	ended := l.Conntrack.Syncing(in, want.Family, t.kernel.Going(want))
 	stats, err := t.kernel.Sync(ctx, want)
 	ended(err)
 	for _, s := range t.kernel.Spans() {

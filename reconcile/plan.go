@@ -46,8 +46,14 @@ type Planner struct {
 	family  nft.Family
 	program string
 	fixed   []nft.Chain
-	last    Input
-	memo    map[*state.Service]*planned
+
+	// What was planned last, and what for.
+	last     Input
+	memo     map[*state.Service]*planned
+	table    *nft.Table
+	onDemand map[string]nft.Chain
+	slots    int   // client sets
+	uses     *uses // of table; nil until it's needed
 }
 
 // NewPlanner makes a planner.
@@ -85,42 +91,55 @@ func (p *Planner) Plan(in *Input, held func(group string) *nft.Group) *nft.Table
 		p.memo = nil
 	}
 	memo := make(map[*state.Service]*planned, len(in.Services))
-	t := p.table(in)
-	onDemand := map[string]nft.Chain{}
-	slots := 0
+	groups := p.ranges(in)
+	var purges []nft.Purge
+	p.onDemand, p.slots, p.uses = map[string]nft.Chain{}, 0, nil
 	for _, s := range in.Services {
 		ps := p.memo[s]
 		if ps == nil || !ps.heldBy(held) {
 			ps = p.service(s, in, held)
 		}
 		memo[s] = ps
-		ps.addTo(t, onDemand)
-		slots = max(slots, ps.slots)
+		addMissing(groups, ps.frontends)
+		addMissing(groups, ps.shared)
+		for _, c := range ps.chains {
+			p.onDemand[c.Name] = c
+		}
+		purges = append(purges, ps.purges...)
+		p.slots = max(p.slots, ps.slots)
 	}
-	for i := range slots {
-		t.Sets = append(t.Sets, affinity(i))
-	}
-	for _, name := range slices.Sorted(maps.Keys(onDemand)) {
-		t.Chains = append(t.Chains, translate(onDemand[name], p.family))
-	}
-	p.last, p.memo = *in, memo
+	t := p.assemble(groups)
+	t.Purges = purges
+	p.last, p.memo, p.table = *in, memo, t
 	return t
 }
 
-// table is the ruleset without any Service.
-func (p *Planner) table(in *Input) *nft.Table {
+// assemble makes a table of groups, with the sets and chains that they need.
+func (p *Planner) assemble(groups map[string]*nft.Group) *nft.Table {
 	t := &nft.Table{
 		Family: p.family, Schema: schema, Program: p.program,
 		Sets: slices.Clone(schema.Sets), Chains: slices.Clone(p.fixed),
-		Groups: make(map[string]*nft.Group, len(in.Services)*3),
+		Groups: groups, Version: new(nft.Version),
 	}
+	for i := range p.slots {
+		t.Sets = append(t.Sets, affinity(i))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.onDemand)) {
+		t.Chains = append(t.Chains, translate(p.onDemand[name], p.family))
+	}
+	return t
+}
+
+// ranges gives the groups that are there without any Service.
+func (p *Planner) ranges(in *Input) map[string]*nft.Group {
+	groups := make(map[string]*nft.Group, len(in.Services)*3)
 	for set, prefixes := range map[string][]netip.Prefix{"local-cidrs": in.LocalCIDRs, "service-cidrs": in.ServiceCIDRs} {
 		for _, prefix := range disjoint(p.mine(prefixes)) {
 			s := single(set, prefix.String())
-			t.Groups[s.id] = s.Group
+			groups[s.id] = s.Group
 		}
 	}
-	return t
+	return groups
 }
 
 // mine gives the prefixes of the planner's family.
@@ -156,15 +175,6 @@ func (ps *planned) heldBy(held func(string) *nft.Group) bool {
 		}
 	}
 	return len(ps.purges) == 0
-}
-
-func (ps *planned) addTo(t *nft.Table, chains map[string]nft.Chain) {
-	addMissing(t.Groups, ps.frontends)
-	addMissing(t.Groups, ps.shared)
-	for _, c := range ps.chains {
-		chains[c.Name] = c
-	}
-	t.Purges = append(t.Purges, ps.purges...)
 }
 
 // addMissing adds groups by the names that are not taken. Of two Services that

@@ -15,6 +15,7 @@ type held struct {
 	chains     map[string]heldChain
 	flowtables []string
 	groups     map[string]*Group
+	version    *Version // of the Table that was written; nil after a read-back
 }
 
 // heldSet is a set in the kernel. Elements of one that isn't as defined are
@@ -93,7 +94,7 @@ func diff(have *held, want *Table, rewrite bool) *change {
 	c.rewrite = have.exists && (rewrite || have.program != want.Program || foreign(have, want) || damaged(have, want))
 	c.diffSets(have, want)
 	c.diffChains(have, want)
-	c.diffGroups(have.groups, want)
+	c.diffGroups(have, want)
 	return c
 }
 
@@ -218,38 +219,65 @@ func (c *change) diffChains(have *held, want *Table) {
 
 // diffGroups finds the groups that go, and those that come or change. What
 // goes is written first: it may be in the way.
-func (c *change) diffGroups(have map[string]*Group, want *Table) {
-	var going, others []string
-	stay := 0
-	for id, w := range want.Groups {
-		h := have[id]
-		if h != nil {
-			stay++
-		}
-		if h == nil || h != w && !slices.Equal(*h, *w) {
-			others = append(others, id)
-		}
-	}
-	for id := range have {
-		if stay == len(have) {
-			break // nothing goes, as ever so often
-		}
-		if want.Groups[id] == nil {
-			going = append(going, id)
-		}
-	}
+func (c *change) diffGroups(have *held, want *Table) {
+	going, others := have.differences(want)
 	slices.Sort(going)
 	for _, id := range going {
-		c.groups = append(c.groups, groupChange{remove: *have[id]})
+		c.groups = append(c.groups, groupChange{remove: *have.groups[id]})
 	}
 	for _, id := range inOrder(others, want) {
 		var h Group
-		if have[id] != nil {
-			h = *have[id]
+		if have.groups[id] != nil {
+			h = *have.groups[id]
 		}
 		c.groups = append(c.groups, between(h, *want.Groups[id]))
 	}
 }
+
+// differences names the groups that are held and not wanted, and those that
+// are wanted and not held as they are.
+func (h *held) differences(want *Table) (going, others []string) {
+	differs := func(id string, w *Group) bool {
+		g := h.groups[id]
+		return g == nil || g != w && !slices.Equal(*g, *w)
+	}
+	if h.isSince(want) {
+		for _, id := range want.Changed {
+			if w := want.Groups[id]; w != nil && differs(id, w) {
+				others = append(others, id)
+			}
+		}
+		return h.going(want), others
+	}
+	for id, w := range want.Groups {
+		if differs(id, w) {
+			others = append(others, id)
+		}
+	}
+	return h.going(want), others
+}
+
+// going names the groups that are held and not wanted.
+func (h *held) going(want *Table) []string {
+	var going []string
+	look := func(id string) {
+		if h.groups[id] != nil && want.Groups[id] == nil {
+			going = append(going, id)
+		}
+	}
+	if h.isSince(want) {
+		for _, id := range want.Changed {
+			look(id)
+		}
+		return going
+	}
+	for id := range h.groups {
+		look(id)
+	}
+	return going
+}
+
+func (h *held) isSince(want *Table) bool { return want.Since != nil && want.Since == h.version }
 
 // between compares two groups element by element.
 func between(have, want Group) (c groupChange) {

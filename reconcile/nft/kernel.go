@@ -125,6 +125,19 @@ func (k *Kernel) Group(id string) *Group {
 // must not be changed.
 func (k *Kernel) Groups() map[string]*Group { return k.held.groups }
 
+// Version is that of the Table that the kernel holds, nil where it isn't
+// known that it holds just one.
+func (k *Kernel) Version() *Version {
+	if k.held == nil {
+		return nil
+	}
+	return k.held.version
+}
+
+// Going names the groups that the kernel holds and that are not wanted, valid
+// after Load.
+func (k *Kernel) Going(want *Table) []string { return k.held.going(want) }
+
 // Sync makes the kernel's table equal to want. On an error it's no longer
 // known what the kernel holds, and nothing is remembered: the next Sync reads
 // it back and sends what is missing.
@@ -280,7 +293,7 @@ func (k *Kernel) Check(ctx context.Context, t *Table) error {
 
 // after gives what is held once a change to want has succeeded.
 func (h *held) after(c *change, want *Table) *held {
-	next := &held{exists: true, program: want.Program, groups: want.Groups,
+	next := &held{exists: true, program: want.Program, groups: want.Groups, version: want.Version,
 		sets: map[string]heldSet{}, chains: map[string]heldChain{}}
 	for name, s := range h.sets {
 		if want.Schema.onDemand(name) && s.asDefined {

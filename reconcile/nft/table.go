@@ -139,6 +139,9 @@ func (s *Schema) onDemand(name string) bool {
 	return slices.ContainsFunc(s.OnDemand, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
+// Version is the identity of a Table's groups.
+type Version struct{ _ byte }
+
 // Table is a whole ruleset as a value: a program and the elements that it
 // looks up.
 type Table struct {
@@ -148,7 +151,15 @@ type Table struct {
 	Sets    []Set  // the schema's, and those that are needed on demand
 	Chains  []Chain
 	Groups  map[string]*Group
-	Purges  []Purge
+
+	// Version is nil where the groups have no identity. Whoever made them from
+	// those of an earlier version, Since, names the groups in which both may
+	// differ (each once): where the kernel holds Since, no others are compared.
+	Version *Version
+	Since   *Version
+	Changed []string
+
+	Purges []Purge
 }
 
 // Elements is the number of elements in all groups.
