@@ -46,7 +46,7 @@ func newBench(t testing.TB) *bench {
 // limit of its own, and UDP takes "no route" for something that passes: r says
 // with a rule that it knows no way, in words that every client believes.
 func (b *bench) limits() {
-	for _, h := range append([]*lab.Host{b.hosts["c"], b.hosts["r"]}, b.nodes...) {
+	for _, h := range b.hosts {
 		h.Sysctl("net.ipv4.icmp_ratelimit", "0")
 		h.Sysctl("net.ipv4.icmp_msgs_per_sec", "100000")
 		h.Sysctl("net.ipv4.icmp_msgs_burst", "100000")
@@ -119,11 +119,10 @@ func (c check) String() string {
 	return fmt.Sprintf("%s to %s/%s", c.From, c.To, c.Proto)
 }
 
-// few is how many connections a check makes at least, several if a client
-// should stay with one server, and many at most, until all that may happen has
-// happened: of five servers one is left out of 200 connections once in 10^19.
+// A check makes several connections if a client should stay with one server,
+// and else as many as it takes until all that may happen has happened: of five
+// servers one is left out of 200 connections once in 10^19.
 const (
-	few     = 3
 	several = 8
 	many    = 200
 
@@ -135,7 +134,7 @@ const (
 // impatient context they end at the first complaint.
 func (b *bench) all(ctx context.Context, checks []check, patience time.Duration, complain func(error)) {
 	var wait sync.WaitGroup
-	slots := make(chan struct{}, 32)
+	slots := make(chan struct{}, 128)
 	for _, c := range checks {
 		slots <- struct{}{}
 		wait.Go(func() {
@@ -153,13 +152,16 @@ func (b *bench) all(ctx context.Context, checks []check, patience time.Duration,
 
 // check makes connections until each fate that is wanted has been seen.
 func (b *bench) check(ctx context.Context, c check, patience time.Duration) error {
-	missing, least := slices.Clone(c.want.Fates), few
+	missing, least := slices.Clone(c.want.Fates), 1
 	silent := func(fate string) bool { return fate == reading.Dropped || fate == reading.Lost }
 	switch {
 	case !slices.ContainsFunc(missing, func(f string) bool { return !silent(f) }):
-		patience, least = silence, 1
-	case c.want.Sticky:
-		missing, least = c.want.Fates[:0:0], several
+		patience = silence
+	case slices.ContainsFunc(missing, silent):
+		patience = min(patience, lab.Patience)
+	}
+	if c.want.Sticky {
+		missing, least = nil, several
 	}
 	first := ""
 	for n := 0; n < least || len(missing) > 0; n++ {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"pointsman/reconcile/conformance/reading"
 	"pointsman/reconcile/nft"
 	"pointsman/state"
@@ -61,4 +63,38 @@ func answered(checks []check) []check {
 	return slices.DeleteFunc(checks, func(c check) bool {
 		return slices.ContainsFunc(c.want.Fates, func(fate string) bool { return !strings.Contains(fate, "<-") })
 	})
+}
+
+// sample is how many combinations the kernel is asked about. They are the same
+// in every run.
+const sample = 24
+
+// TestKernelCombinations: the kernel does with drawn fields what the reading
+// says.
+func TestKernelCombinations(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	drawn := rapid.Custom(drawCombination)
+	for seed := range sample {
+		c := drawn.Example(seed)
+		told := cluster(c.settings, c.services...)
+		if err := b.load(both(told)); err != nil {
+			t.Fatal(err)
+		}
+		b.all(t.Context(), c.checks(told, seed), patience, func(err error) { t.Errorf("%d: %s\n%s", seed, c, err) })
+	}
+}
+
+// checks are a combination's connections from everywhere to everything: by TCP
+// in one family and by UDP in the other.
+func (c combination) checks(told *reading.Cluster, seed int) (out []check) {
+	for i, f := range families {
+		for _, from := range reading.Clients {
+			for _, to := range c.targets {
+				conn := reading.Connection{From: from, Proto: []state.Protocol{state.TCP, state.UDP}[(i+seed)%2], To: target(to, f.IPv6)}
+				out = append(out, check{f, conn, reading.Expect(f.World, told, conn)})
+			}
+		}
+	}
+	return out
 }
