@@ -53,7 +53,6 @@ func app(stdout, stderr io.Writer) *cli.App {
 		Writer:                 stdout,
 		ErrWriter:              stderr,
 		HideVersion:            true,
-		HideHelpCommand:        true,
 		Suggest:                true,
 		UseShortOptionHandling: true,
 		ExitErrHandler:         func(*cli.Context, error) {}, // Main does it
@@ -61,9 +60,13 @@ func app(stdout, stderr io.Writer) *cli.App {
 		CommandNotFound: func(c *cli.Context, name string) {
 			fmt.Fprintf(stderr, "pointsman: no command %q; see pointsman --help\n", name)
 		},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version"}},
 		Action: func(c *cli.Context) error {
-			if c.NArg() > 0 {
+			switch {
+			case c.NArg() > 0:
 				return usage("no command %q; see pointsman --help", c.Args().First())
+			case c.Bool("version"):
+				return printVersion(c)
 			}
 			return cli.ShowAppHelp(c)
 		},

@@ -68,13 +68,14 @@ func (s *source) run(ctx context.Context) error {
 func (s *source) load() {
 	began := time.Now()
 	snapshot, err := s.watcher.Latest()
-	if err != nil {
+	if err != nil { // which the watcher has logged
 		s.keep(err.Error())
 		return
 	}
 	r := s.loader.Load(snapshot)
 	s.report(r)
 	if why := s.nothing(r); why != "" {
+		s.log.Error("the last state stays in force", "why", why)
 		s.keep(why)
 		return
 	}
@@ -104,7 +105,6 @@ func (s *source) nothing(r *manifest.Result) string {
 // the last process left. If there is neither, the kernel keeps what it holds.
 func (s *source) keep(why string) {
 	s.health.Degraded("manifests", why+"; the last state stays in force")
-	s.log.Error("the last state stays in force", "why", why)
 	if s.latest.Load() != nil {
 		return
 	}

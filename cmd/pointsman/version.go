@@ -21,10 +21,14 @@ func versionCommand() *cli.Command {
 			if err := noArgs(c); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.App.Writer, "pointsman %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			return printVersion(c)
 		},
 	}
+}
+
+func printVersion(c *cli.Context) error {
+	_, err := fmt.Fprintf(c.App.Writer, "pointsman %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }
 
 func versionText() string {
