@@ -38,27 +38,45 @@ func newBench(t testing.TB) *bench {
 		}
 	}
 	b.limits()
+	b.uplink()
 	b.vips()
 	return b
 }
 
-// limits has each refusal seen, not some a second. The routing code has a
-// limit of its own, and UDP takes "no route" for something that passes: r says
-// with a rule that it knows no way, in words that every client believes.
+// limits has each refusal seen, not some a second.
 func (b *bench) limits() {
 	for _, h := range b.hosts {
 		h.Sysctl("net.ipv4.icmp_ratelimit", "0")
 		h.Sysctl("net.ipv4.icmp_msgs_per_sec", "100000")
 		h.Sysctl("net.ipv4.icmp_msgs_burst", "100000")
 		h.Sysctl("net.ipv6.icmp.ratelimit", "0")
+		b.nft(h, resetsOnly)
+	}
+}
+
+// uplink has r answer whatever it would send on: what clients make of a router
+// that knows no way depends on protocol, family and luck.
+func (b *bench) uplink() {
+	for _, proto := range []string{lab.TCP, lab.UDP, lab.SCTP} {
+		b.hosts["r"].Serve(proto, reading.Port)
 	}
 	for _, f := range families {
 		b.nft(b.hosts["r"], fmt.Sprintf(`table inet world {
-			chain c { type filter hook prerouting priority 0; }
-			chain c { %s daddr { %s, %s } reject with icmpx admin-prohibited; }
-		}`, f.Family, reading.RangeAt("203.0.113.0/24", f.IPv6), reading.RangeAt(clusterIPs, f.IPv6)))
+			chain uplink { type nat hook prerouting priority -100; }
+			chain uplink { %s daddr { %s, %s } meta l4proto { tcp, udp, sctp } redirect to :%d; }
+		}`, f.Family, reading.RangeAt("203.0.113.0/24", f.IPv6), reading.RangeAt(clusterIPs, f.IPv6), reading.Port))
 	}
 }
+
+// resetsOnly makes hosts deaf to "port unreachable" about TCP, which is to be
+// refused by a reset: those ICMP errors are rate-limited elsewhere.
+const resetsOnly = `table inet world {
+	chain deaf {
+		type filter hook input priority 0;
+		icmp type destination-unreachable icmp code port-unreachable @th,136,8 6 drop
+		icmpv6 type destination-unreachable icmpv6 code port-unreachable @th,112,8 6 drop
+	}
+}`
 
 func (b *bench) nft(h *lab.Host, commands string) {
 	cmd := h.Command(b.t.Context(), "nft", "-f", "-")
@@ -206,22 +224,21 @@ func (b *bench) ask(ctx context.Context, c check, patience time.Duration) lab.Re
 // fate says a reply in the reading's words. What is lost on a network is
 // silence like that of a rule, or an error after a while.
 func (c check) fate(r lab.Reply) string {
-	lost := slices.Contains(c.want.Fates, reading.Lost)
 	switch r.Outcome {
 	case lab.OK:
+		if r.Backend == "r" {
+			return reading.Uplink
+		}
 		host, _, _ := strings.Cut(r.Backend, ":")
 		return r.Backend + "<-" + c.Seen(c.Hosts[host], r.Source.Addr().Unmap())
 	case lab.Refused:
 		return reading.Refused
 	case lab.Timeout:
-		if !lost {
-			return reading.Dropped
+		if slices.Contains(c.want.Fates, reading.Lost) {
+			return reading.Lost
 		}
-		return reading.Lost
+		return reading.Dropped
 	case lab.Unreachable:
-		if !lost {
-			return reading.NoRoute
-		}
 		return reading.Lost
 	}
 	return string(r.Outcome)

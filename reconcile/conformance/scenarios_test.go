@@ -31,7 +31,7 @@ var scenarios = []scenario{
 			{"b1", "10.96.0.20:80", "b1<-n1 b2<-n1 n1<-b1"},
 			{"c", "10.96.0.20:81", "refused"}, // another port of an address in use
 			{"n1", "10.96.0.20:81", "refused"},
-			{"c", "10.96.0.99:80", "no route"}, // without a range, what is nobody's is left alone
+			{"c", "10.96.0.99:80", "uplink"}, // without a range, what is nobody's is left alone
 		},
 	}, {
 		name:     "--local-cidr: sources inside it keep their address, the others don't (C98)",
@@ -97,8 +97,8 @@ var scenarios = []scenario{
 			{"c", "192.0.2.200:81", "refused"},
 			{"b1", "192.0.2.200:81", "lost"},
 			{"n1", "192.0.2.200:81", "lost"},
-			{"c", "203.0.113.1:81", "no route"},
-			{"n1", "203.0.113.1:81", "no route"},
+			{"c", "203.0.113.1:81", "uplink"},
+			{"n1", "203.0.113.1:81", "uplink"},
 		},
 	}, {
 		name:     "a VIP that is bound here, elsewhere, or on two nodes",
@@ -265,8 +265,13 @@ var scenarios = []scenario{
 			{name: "web", cluster: "10.96.0.23", external: "203.0.113.20", nodePort: 30080, endpoints: "b3"},
 			// An externalIP that is a node's address, where other Services have endpoints.
 			{name: "zz", cluster: "10.96.0.24", external: "192.0.2.12", port: 443, endpoints: "n2"},
+			// A node without an endpoint of a policy-Local Service lets pass what it translated to it.
+			{name: "to-local", cluster: "10.96.0.25", endpoints: "203.0.113.2:444"},
+			{name: "local", cluster: "10.96.0.26", external: "203.0.113.2", port: 444, outside: local, endpoints: "b2"},
 		},
 		rows: []row{
+			{"c", "10.96.0.25:80", "b2<-n1"},
+			{"c", "203.0.113.2:444", "b2<-c"},
 			{"c", "10.96.0.24:443", "n2<-n1"},
 			{"b1", "192.0.2.12:443", "n2<-n1"},
 			{"c", "203.0.113.1:80", "b3<-n2"},
@@ -292,7 +297,8 @@ var scenarios = []scenario{
 		services: []service{
 			{cluster: "10.96.0.20", external: "203.0.113.1", nodePort: 30080, sticky: true, endpoints: "b1 b2 b3"},
 			{name: "processes", cluster: "10.96.0.21", sticky: true, endpoints: "n1 n1:8081"},
-			{name: "local", cluster: "10.96.0.22", external: "203.0.113.3 203.0.113.12", outside: local, sticky: true, endpoints: "b1 b1:8081 b2"},
+			{name: "local", cluster: "10.96.0.22", external: "203.0.113.3 203.0.113.12", nodePort: 30081, outside: local, sticky: true,
+				endpoints: "b1 b1:8081"},
 		},
 		rows: []row{
 			{"c", "10.96.0.20:80", "b1<-n1 b2<-n1 b3<-n1 sticky"},
@@ -302,7 +308,12 @@ var scenarios = []scenario{
 			{"c", "10.96.0.21:80", "n1:8081<-c n1<-c sticky"},
 			{"b1", "10.96.0.21:80", "n1:8081<-b1 n1<-b1 sticky"},
 			{"c", "203.0.113.3:80", "b1:8081<-c b1<-c sticky"},
-			{"n1", "203.0.113.3:80", "b1:8081<-n1 b1<-n1 b2<-n1 sticky"},
+			{"n1", "203.0.113.3:80", "b1:8081<-n1 b1<-n1 sticky"},
+			{"b1", "203.0.113.3:80", "b1:8081<-n1 b1<-n1 sticky"},
+			{"c", "192.0.2.11:30081", "b1:8081<-c b1<-c sticky"},
+			{"n2", "192.0.2.11:30081", "b1:8081<-n2 b1<-n2 sticky"},
+			{"n3", "192.0.2.11:30081", "b1:8081<-n3 b1<-n3 sticky"},
+			{"b2", "192.0.2.11:30081", "b1:8081<-b2 b1<-b2 sticky"},
 		},
 	},
 }

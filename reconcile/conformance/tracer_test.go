@@ -9,9 +9,13 @@ import (
 	"pointsman/reconcile/conformance/reading"
 )
 
-// noReply is the fate of a connection whose server answers somebody else, or
-// past the node that has to translate the answer.
-const noReply = "no reply"
+// Fates that should never be: a server answers somebody else, or past the node
+// that has to translate the answer; TCP is refused by an ICMP error, which the
+// kernel sends so often and no more.
+const (
+	noReply = "no reply"
+	slowly  = "refused without a reset"
+)
 
 // tracer follows a connection through the rulesets of all nodes.
 type tracer struct {
@@ -166,7 +170,7 @@ func (t *tracer) hook(h *reading.Host, p *packet, name string) string {
 			*done = true
 		}
 		switch v := t.chain(h, p, base.Name); v {
-		case reading.Refused, reading.Dropped:
+		case reading.Refused, reading.Dropped, slowly:
 			return v
 		}
 	}
@@ -208,7 +212,12 @@ func (t *tracer) rule(h *reading.Host, p *packet, rule []statement) string {
 			return s.do
 		case "drop":
 			return reading.Dropped
-		case "reject with tcp reset", "reject with icmp type port-unreachable":
+		case "reject with tcp reset":
+			return reading.Refused
+		case "reject with icmp type port-unreachable":
+			if p.proto == "tcp" {
+				return slowly
+			}
 			return reading.Refused
 		case "masquerade fully-random":
 			if !h.Has(p.dst) {

@@ -14,7 +14,7 @@ const (
 	Refused = "refused" // a reset, or ICMP port unreachable, at once
 	Dropped = "dropped" // by a node, in silence
 	Lost    = "lost"    // sent to an address of a network that no host there has
-	NoRoute = "no route"
+	Uplink  = "uplink"  // r sends it on: no node knew what to do with it
 	Loops   = "loops"
 )
 

@@ -19,7 +19,7 @@ import (
 //	               +-- n3 192.0.2.13 | 10.20.2.1 -- b3 10.20.2.31
 //
 // A node's default route leads to r by another network (198.51.100.0/24), and
-// r knows no more than these hosts: what goes further is "no route". All
+// r knows no more than these hosts: what goes further is "uplink". All
 // addresses are spoken of in IPv4; At gives those of the other family.
 type World struct {
 	IPv6  bool
@@ -191,7 +191,7 @@ func (h *Host) Has(a netip.Addr) bool { return a.IsLoopback() || slices.Contains
 
 // Way is where a host sends a packet.
 type Way struct {
-	Fate string // Lost or NoRoute, if it ends there
+	Fate string // Lost or Uplink, if it ends there
 	To   string // the next host, or the host itself
 	Dev  string
 }
@@ -213,7 +213,7 @@ func (w *World) Way(h *Host, dst netip.Addr) Way {
 		}
 		return Way{Fate: Lost, Dev: r.Dev}
 	}
-	return Way{Fate: NoRoute}
+	return Way{Fate: Uplink}
 }
 
 // Arrives is the interface by which a host gets what another sends.
