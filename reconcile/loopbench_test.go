@@ -125,11 +125,13 @@ const patience = 20 * time.Second
 func eventually(t testing.TB, what string, condition func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
 	for !condition() {
 		if time.Since(began) > patience {
 			t.Fatalf("in vain: %s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
+		<-poll.C
 	}
 	return time.Since(began)
 }
