@@ -31,13 +31,11 @@ func ownAddress(t *testing.T, addrs ...string) []netip.Addr {
 		}
 		run(t, fmt.Sprintf("ip addr add %s/%d dev lo %s", a, a.BitLen(), nodad))
 		t.Cleanup(func() { run(t, fmt.Sprintf("ip addr del %s/%d dev lo 2>/dev/null || true", a, a.BitLen())) })
-		// The kernel adds an IPv6 address's route a moment after the address.
-		eventually(t, "a route to "+text, func() bool {
-			conn, err := net.Dial("udp", netip.AddrPortFrom(a, 9).String())
-			if err == nil {
-				conn.Close()
-			}
-			return err == nil
+		// The kernel receives for an IPv6 address a moment after it was added:
+		// until then there's its prefix's route, which leads nowhere.
+		eventually(t, "packets to "+text, func() bool {
+			_, err := net.Dial("tcp", netip.AddrPortFrom(a, 9).String())
+			return errors.Is(err, syscall.ECONNREFUSED)
 		})
 		out = append(out, a)
 	}
