@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
+
+	"pointsman/reconcile/lab"
 )
 
 // TestC92OneAmongMany: a change costs what it is, not what is around it.
@@ -62,4 +65,50 @@ func TestC92OneAmongMany(t *testing.T) {
 func (w *world) numbered(i int, backend string) {
 	w.t.Helper()
 	w.simple(fmt.Sprint("svc", i), fmt.Sprintf("10.96.%d.%d", i%256, 1+i/256), backend)
+}
+
+// TestC91ColdStart: many Services load while other traffic is forwarded, which
+// doesn't notice; over a kernel that is right, nothing is written. How long
+// either takes is measured by BenchmarkAgent.
+func TestC91ColdStart(t *testing.T) {
+	t.Parallel()
+	const services = 1000
+	w := newWorld(t, 2)
+	w.serve(8080)
+	var docs []string
+	for i := range services {
+		docs = append(docs, manyFaced(i)...)
+	}
+	w.write("all.yaml", docs...)
+	forwarded := w.Client.Stream(t.Context(), lab.TCP, addrPort("10.20.0.11:8080"), tenPerSecond)
+	n1 := w.agent(w.Nodes[0])
+	tally := forwarded.Stop()
+	if err := tally.Check(); err != nil {
+		t.Errorf("forwarded meanwhile: %v; %s", err, &tally)
+	}
+	check(t, row{name: "plain", from: w.Client, to: "10.96.7.1:80", by: "b1 b2"})
+	check(t, row{name: "second port", from: w.Client, to: "10.96.7.1:443", by: "b1 b2"})
+	t.Logf("%d services: %v elements", services, n1.metric("pointsman_nftables_elements_written_total"))
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		n1.restart(s)
+		if n := n1.metric("pointsman_nftables_elements_written_total"); n != 0 {
+			t.Errorf("a start over a right kernel wrote %v elements", n)
+		}
+	}
+}
+
+// manyFaced gives a Service of two ports and five endpoints a port; one in ten
+// has affinity. Those whose number is 7 reach real backends.
+func manyFaced(i int) []string {
+	name, affinity := fmt.Sprint("svc", i), "None"
+	if i%10 == 0 {
+		affinity = "ClientIP"
+	}
+	endpoints := []string{"10.20.0.101", "10.20.0.102", "10.20.0.103", "10.20.0.104", "10.20.0.105"}
+	if i == 7 {
+		endpoints = []string{"10.20.0.11", "10.20.0.12"}
+	}
+	spec := fmt.Sprintf("clusterIP: 10.96.%d.%d, sessionAffinity: %s, ports: [{name: http, port: 80}, {name: https, port: 443}]",
+		i%256, 1+i/256, affinity)
+	return []string{service(name, spec), slice(name+"/a", "{name: http, port: 8080}, {name: https, port: 8080}", endpoints...)}
 }
