@@ -176,7 +176,7 @@ func (b *bench) check(ctx context.Context, c check, patience time.Duration) erro
 	case !slices.ContainsFunc(missing, func(f string) bool { return !silent(f) }):
 		patience = silence
 	case slices.ContainsFunc(missing, silent):
-		patience = min(patience, lab.Patience)
+		patience = min(patience, 2*lab.Patience)
 	}
 	if c.want.Sticky {
 		missing, least = nil, several
@@ -205,19 +205,23 @@ func (b *bench) check(ctx context.Context, c check, patience time.Duration) erro
 // ask makes one connection. A datagram that is dropped or refused by a rule of
 // its own host is an error of send in both cases; the socket knows more.
 func (b *bench) ask(ctx context.Context, c check, patience time.Duration) lab.Reply {
-	from, proto := b.hosts[c.From], strings.ToLower(string(c.Proto))
-	reply := from.Connect(ctx, proto, c.To, patience)
-	if !errors.Is(reply.Err, syscall.EPERM) {
-		return reply
+	proto := strings.ToLower(string(c.Proto))
+	if proto != lab.UDP {
+		return b.hosts[c.From].Connect(ctx, proto, c.To, patience)
 	}
-	conn, err := from.Dial(ctx, proto, c.To, 0)
+	conn, err := b.hosts[c.From].Dial(ctx, proto, c.To, 0)
 	if err != nil {
 		return lab.Reply{Outcome: lab.OutcomeOf(err), Err: err}
 	}
 	defer conn.Close()
-	_, _ = conn.Write([]byte("hello\n")) // fails, as before
-	_ = conn.SetReadDeadline(time.Now().Add(silence))
-	_, err = conn.Read(make([]byte, 1))
+	reply := conn.Ask("hello", patience)
+	if !errors.Is(reply.Err, syscall.EPERM) {
+		return reply
+	}
+	err = conn.SetReadDeadline(time.Now().Add(silence))
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1)) // nothing was sent, so this can't succeed
+	}
 	return lab.Reply{Outcome: lab.OutcomeOf(err), Err: err}
 }
 

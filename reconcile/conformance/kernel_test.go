@@ -67,7 +67,7 @@ func answered(checks []check) []check {
 
 // sample is how many combinations the kernel is asked about. They are the same
 // in every run.
-const sample = 20
+const sample = 28
 
 // TestKernelCombinations: the kernel does with drawn fields what the reading
 // says.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -143,26 +144,33 @@ func (p *parser) statement() (statement, error) {
 	switch {
 	case p.accept("dnat ip to"):
 		s, err := p.fields()
-		if err != nil || !p.accept("map") {
-			return s, fmt.Errorf("dnat without a map: %w", err)
+		if err == nil && !p.accept("map") {
+			err = errors.New("dnat without a map")
 		}
-		s.do, s.set = "dnat", p.word()[1:]
-		return s, nil
-	case p.accept("update"):
-		set := p.word()[1:]
-		if !p.accept("{") {
-			return statement{}, fmt.Errorf("update without an element")
-		}
-		s, err := p.fields()
-		s.do, s.set = "update", set
-		_, rest, ok := strings.Cut(p.rest, "} ")
-		if !ok || !p.accept("timeout") {
-			return s, fmt.Errorf("update without a timeout: %w", err)
-		}
-		p.rest = rest
+		s.do, s.set = "dnat", strings.TrimPrefix(p.word(), "@")
 		return s, err
+	case p.accept("update"):
+		return p.update()
 	}
 	return p.match()
+}
+
+// update is what a rule adds to a set, with a timeout, which isn't traced.
+func (p *parser) update() (statement, error) {
+	set := strings.TrimPrefix(p.word(), "@")
+	if !p.accept("{") {
+		return statement{}, errors.New("update without an element")
+	}
+	s, err := p.fields()
+	s.do, s.set = "update", set
+	if err == nil && !p.accept("timeout") {
+		err = errors.New("update without a timeout")
+	}
+	p.word()
+	if err == nil && !p.accept("}") {
+		err = errors.New("update without an end")
+	}
+	return s, err
 }
 
 // match is a key that is looked up, or compared.
@@ -181,7 +189,7 @@ func (p *parser) match() (statement, error) {
 		for !p.accept("}") {
 			s.values = append(s.values, strings.TrimSuffix(p.word(), ","))
 			if p.rest == "" {
-				return s, fmt.Errorf("a set without end")
+				return s, errors.New("a set without end")
 			}
 		}
 		return s, nil
@@ -211,8 +219,11 @@ func (p *parser) fields() (s statement, err error) {
 				s.offset, err = strconv.Atoi(p.word())
 			}
 		}
-		if len(s.fields) == n || err != nil {
-			return s, fmt.Errorf("unknown: %q: %w", p.rest, err)
+		if err != nil {
+			return s, err
+		}
+		if len(s.fields) == n {
+			return s, fmt.Errorf("unknown: %q", p.rest)
 		}
 		if !p.accept(".") {
 			return s, nil

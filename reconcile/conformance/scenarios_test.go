@@ -9,8 +9,9 @@ type scenario struct {
 }
 
 // row is a client, where it connects to, and the outcome: each server that
-// may answer, and whom it sees; or that the connection is refused at once, or
-// dropped in silence.
+// may answer, and whom it sees; or that the connection is refused at once,
+// dropped in silence, lost (sent to nobody on a network), or goes on to the
+// router's uplink. It's the same in both families unless " | " parts them.
 //
 // c is a client outside, whose packets for ClusterIPs and most other addresses
 // of Services go to n1, and for 203.0.113.2 and .20 to n2. b1 is a server
@@ -102,8 +103,10 @@ var scenarios = []scenario{
 		},
 	}, {
 		name:     "a VIP that is bound here, elsewhere, or on two nodes",
-		services: []service{{cluster: "10.96.0.20", external: "203.0.113.10 203.0.113.20 203.0.113.12", endpoints: "b1 b2 n2"}},
+		services: []service{{cluster: "10.96.0.20", external: "203.0.113.10 203.0.113.20 203.0.113.12", nodePort: 30080, endpoints: "b1 b2 n2"}},
 		rows: []row{
+			{"c", "203.0.113.10:30080", "refused"}, // a NodePort is not one on a VIP
+			{"n1", "203.0.113.10:30080", "refused"},
 			{"c", "203.0.113.10:80", "b1<-n1 b2<-n1 n2<-n1"},
 			{"n1", "203.0.113.10:80", "b1<-n1 b2<-n1 n2<-n1"},
 			{"n2", "203.0.113.10:80", "b1<-n2 b2<-n2 n2<-n2"},
@@ -230,10 +233,13 @@ var scenarios = []scenario{
 			{"c", "10.96.0.20:80", "b2<-n1 n1<-c n2<-n1"},
 		},
 	}, {
-		name: "a node's own access to a guarded VIP that is bound on it (C29)",
+		name: "source ranges: a node's own access to a VIP that is bound on it, families, overlaps (C29, C26)",
 		services: []service{
 			{name: "holds-node", cluster: "10.96.0.20", balancer: "203.0.113.10", ranges: "192.0.2.0/24", endpoints: "b2"},
 			{name: "holds-none", cluster: "10.96.0.21", balancer: "203.0.113.20", ranges: "10.20.2.0/24 10.20.2.0/24", endpoints: "b1"},
+			// Ranges count for their own family: the other is open.
+			{name: "four", cluster: "10.96.0.23", balancer: "203.0.113.2", onlyRanges: "10.0.0.0/8 10.20.0.0/16", endpoints: "b1"},
+			{name: "open", cluster: "10.96.0.24", balancer: "203.0.113.3", ranges: "10.20.2.0/24", onlyRanges: "0.0.0.0/0 2001:db8::/32", endpoints: "b1"},
 			{name: "twice", cluster: "10.96.0.22", external: "203.0.113.1", balancer: "203.0.113.1", ranges: "198.51.100.1/32", endpoints: "b1"},
 		},
 		rows: []row{
@@ -244,6 +250,9 @@ var scenarios = []scenario{
 			{"n2", "203.0.113.20:80", "dropped"},
 			{"n1", "203.0.113.20:80", "dropped"},
 			{"c", "203.0.113.1:80", "dropped"}, // an externalIP that is a load-balancer IP too
+			{"c", "203.0.113.2:80", "dropped | b1<-n2"},
+			{"b1", "203.0.113.2:80", "b1<-n1"},
+			{"c", "203.0.113.3:80", "b1<-n1"},
 		},
 	}, {
 		name:     "--service-cidr: addresses that nobody has are dropped (C83)",

@@ -247,7 +247,8 @@ func (t *tracer) mapped(h *reading.Host, p *packet, s *statement) string {
 	}
 	addr, port, _ := strings.Cut(value, " . ")
 	number, _ := strconv.ParseUint(port, 10, 16)
-	p.dst, p.port, p.dnat = netip.MustParseAddr(addr), uint16(number), true
+	p.dst, p.port = netip.MustParseAddr(addr), uint16(number)
+	p.dnat = p.dst != p.orig || p.port != p.origPort // conntrack's idea of it
 	return accept
 }
 
