@@ -111,12 +111,14 @@ func chains() []nft.Chain {
 		}},
 		// An external VIP may be another host's own address, so its other
 		// ports are nobody's business, unless the packet would go back where
-		// it came from: a routing loop (cilium/cilium#20436). One that was
-		// translated is no such packet: it goes to an endpoint, on whichever
+		// it came from: a routing loop (cilium/cilium#20436). It's none where
+		// the VIP is itself the next hop, on the same network: a hub between
+		// hosts (WireGuard's, say) must not cut them off from each other. Nor
+		// is one that was translated: it goes to an endpoint, on whichever
 		// host has that address.
 		{Name: "looping", Rules: []string{
 			"ct status dnat return",
-			"fib daddr . iif oif exists ip daddr @external-vips goto reject-new",
+			"fib daddr . iif oif exists ip daddr @external-vips rt ip nexthop != @external-vips goto reject-new",
 		}},
 		{Name: "firewall", Rules: []string{
 			ofFrontend + " @firewalled " + ofFrontend + " . ip saddr != @source-ranges drop",
@@ -201,7 +203,7 @@ func translate(c nft.Chain, f nft.Family) nft.Chain {
 		return c
 	}
 	words := strings.NewReplacer(
-		"ip daddr", "ip6 daddr", "ip saddr", "ip6 saddr", "dnat ip to", "dnat ip6 to", "icmp type", "icmpv6 type")
+		"ip daddr", "ip6 daddr", "ip saddr", "ip6 saddr", "rt ip nexthop", "rt ip6 nexthop", "dnat ip to", "dnat ip6 to", "icmp type", "icmpv6 type")
 	rules := make([]string, len(c.Rules))
 	for i, r := range c.Rules {
 		rules[i] = words.Replace(r)

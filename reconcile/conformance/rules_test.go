@@ -202,7 +202,7 @@ func (p *parser) match() (statement, error) {
 	return s, nil
 }
 
-var fieldNames = []string{"ct original ip daddr", "ct original proto-dst", "ip saddr", "ip daddr", "meta l4proto", "th dport"}
+var fieldNames = []string{"ct original ip daddr", "ct original proto-dst", "ip saddr", "ip daddr", "meta l4proto", "th dport", "rt ip nexthop"}
 
 // fields are a key's columns.
 func (p *parser) fields() (s statement, err error) {

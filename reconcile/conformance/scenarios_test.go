@@ -71,7 +71,7 @@ var scenarios = []scenario{
 		},
 	}, {
 		name: "externalTrafficPolicy Cluster: from outside to every endpoint, always from the node's address",
-		services: []service{{cluster: "10.96.0.20", external: "203.0.113.1 192.0.2.12", balancer: "203.0.113.2 192.0.2.200",
+		services: []service{{cluster: "10.96.0.20", external: "203.0.113.1 192.0.2.12", balancer: "203.0.113.2 192.0.2.200 10.20.2.99",
 			nodePort: 30080, endpoints: "b1 b2 n1"}},
 		settings: settings{localCIDRs: true},
 		rows: []row{
@@ -94,8 +94,11 @@ var scenarios = []scenario{
 			{"n1", "192.0.2.12:81", "refused"},
 			{"n1", "127.0.0.1:30080", "refused"},
 			{"c", "10.20.0.1:30080", "refused"}, // NodePorts answer on the node's own address
-			// Other ports of a VIP: refused where the packet would go back (C82), and else routed on.
-			{"c", "192.0.2.200:81", "refused"},
+			// Other ports of a VIP: refused where the packet would go back to a router (C82), and else routed on,
+			// also to where a host of that address would be.
+			{"c", "10.20.2.99:81", "refused"},
+			{"b1", "10.20.2.99:81", "lost"},
+			{"c", "192.0.2.200:81", "lost"},
 			{"b1", "192.0.2.200:81", "lost"},
 			{"n1", "192.0.2.200:81", "lost"},
 			{"c", "203.0.113.1:81", "uplink"},
@@ -272,8 +275,6 @@ var scenarios = []scenario{
 			{name: "via-node-port", cluster: "10.96.0.21", external: "203.0.113.3", endpoints: "n2:30080@-"},
 			{name: "cluster-ip", cluster: "10.96.0.22", external: "203.0.113.2", endpoints: "10.96.0.23:80"},
 			{name: "web", cluster: "10.96.0.23", external: "203.0.113.20", nodePort: 30080, endpoints: "b3"},
-			// An externalIP that is a node's address, where other Services have endpoints.
-			{name: "zz", cluster: "10.96.0.24", external: "192.0.2.12", port: 443, endpoints: "n2"},
 			// A node without an endpoint of a policy-Local Service lets pass what it translated to it.
 			{name: "to-local", cluster: "10.96.0.25", endpoints: "203.0.113.2:444"},
 			{name: "local", cluster: "10.96.0.26", external: "203.0.113.2", port: 444, outside: local, endpoints: "b2"},
@@ -281,14 +282,23 @@ var scenarios = []scenario{
 		rows: []row{
 			{"c", "10.96.0.25:80", "b2<-n1"},
 			{"c", "203.0.113.2:444", "b2<-c"},
-			{"c", "10.96.0.24:443", "n2<-n1"},
-			{"b1", "192.0.2.12:443", "n2<-n1"},
-			{"c", "203.0.113.1:80", "b3<-n2"},
+			{"c", "203.0.113.1:80", "b3<-n2"}, // out by the interface it came in by, and no loop
 			{"n1", "203.0.113.1:80", "b3<-n2"},
 			{"b1", "10.96.0.20:80", "b3<-n2"},
 			{"c", "203.0.113.3:80", "b3<-n2"},
 			{"c", "203.0.113.2:80", "refused"}, // one node translates once, and a ClusterIP leads nowhere
 			{"n2", "203.0.113.2:80", "refused"},
+		},
+	}, {
+		name: "an externalIP that is a node's address, where Services have endpoints",
+		services: []service{
+			{cluster: "10.96.0.20", endpoints: "n2"},
+			{name: "zz", cluster: "10.96.0.24", external: "192.0.2.12", port: 443, endpoints: "n2"},
+		},
+		rows: []row{
+			{"c", "10.96.0.20:80", "n2<-n1"},
+			{"c", "10.96.0.24:443", "n2<-n1"},
+			{"b1", "192.0.2.12:443", "n2<-n1"},
 		},
 	}, {
 		name: "one address with two ports is two endpoints (C14)",

@@ -230,7 +230,7 @@ func (t *tracer) rule(h *reading.Host, p *packet, rule []statement) string {
 			}
 			return next // a lookup that misses ends the rule
 		case "update":
-			t.updates[h.Name+" "+s.set+" "+t.key(p, s)] = true
+			t.updates[h.Name+" "+s.set+" "+t.key(h, p, s)] = true
 		default:
 			if !t.matches(h, p, s) {
 				return next
@@ -241,7 +241,7 @@ func (t *tracer) rule(h *reading.Host, p *packet, rule []statement) string {
 }
 
 func (t *tracer) mapped(h *reading.Host, p *packet, s *statement) string {
-	value, ok := t.tables[h.Name].lookup(s.set, t.key(p, s))
+	value, ok := t.tables[h.Name].lookup(s.set, t.key(h, p, s))
 	if !ok || s.do == "vmap" {
 		return strings.Replace(value, "drop", reading.Dropped, 1)
 	}
@@ -264,17 +264,17 @@ func (t *tracer) matches(h *reading.Host, p *packet, s *statement) bool {
 		return t.w.Way(h, p.dst).Dev == p.in
 	}
 	if s.set == "" {
-		return slices.Contains(s.values, t.key(p, s)) != s.not
+		return slices.Contains(s.values, t.key(h, p, s)) != s.not
 	}
-	_, found := t.tables[h.Name].lookup(s.set, t.key(p, s))
+	_, found := t.tables[h.Name].lookup(s.set, t.key(h, p, s))
 	if strings.HasPrefix(s.set, "affinity-") {
-		found = t.clients[h.Name+" "+s.set+" "+t.key(p, s)]
+		found = t.clients[h.Name+" "+s.set+" "+t.key(h, p, s)]
 	}
 	return found != s.not
 }
 
 // key gives a key's columns as elements write them.
-func (t *tracer) key(p *packet, s *statement) string {
+func (t *tracer) key(h *reading.Host, p *packet, s *statement) string {
 	var key strings.Builder
 	for i, f := range s.fields {
 		if i > 0 {
@@ -291,6 +291,8 @@ func (t *tracer) key(p *packet, s *statement) string {
 			key.WriteString(p.dst.String())
 		case "meta l4proto":
 			key.WriteString(p.proto)
+		case "rt ip nexthop":
+			key.WriteString(t.w.Way(h, p.dst).Next.String())
 		case "th dport":
 			key.WriteString(strconv.Itoa(int(p.port)))
 		case "numgen":

@@ -187,8 +187,8 @@ func (r *reader) other(h *Host, p packet) {
 	case within(r.ServiceCIDRs, p.dst.Addr()):
 		r.end(Dropped)
 		return
-	case r.externalVIP(p.dst.Addr()) && p.in != "" && way.Dev == p.in:
-		r.end(Refused) // back where it came from
+	case r.externalVIP(p.dst.Addr()) && p.in != "" && way.Dev == p.in && !r.externalVIP(way.Next):
+		r.end(Refused) // back where it came from, and not to a host of that address
 		return
 	}
 	r.on(h, p)

@@ -66,8 +66,11 @@ var VIPs = []VIP{
 	{"203.0.113.10", "n1", []string{"n1"}},
 	{"203.0.113.20", "n2", []string{"n2"}},
 	{"203.0.113.12", "n1", []string{"n1", "n2"}},
-	// In the LAN's own range: a node would send it back where it came from.
+	// In the LAN's own range: its next hop is itself, if there is such a host.
 	{"192.0.2.200", "n1", nil},
+	// In a range that n1 has a gateway for, on the network that c is on: it
+	// would send it back where it came from.
+	{"10.20.2.99", "n1", nil},
 }
 
 // Ports that every node and backend listens on.
@@ -194,6 +197,9 @@ type Way struct {
 	Fate string // Lost or Uplink, if it ends there
 	To   string // the next host, or the host itself
 	Dev  string
+	// Next is the next hop: the destination itself where it's on the network.
+	// Not valid where that is nobody's concern.
+	Next netip.Addr
 }
 
 // Way tells where a host sends what goes to an address.
@@ -206,12 +212,12 @@ func (w *World) Way(h *Host, dst netip.Addr) Way {
 			continue
 		}
 		if r.Via != "" {
-			return Way{To: r.Via, Dev: r.Dev}
+			return Way{To: r.Via, Dev: r.Dev, Next: w.Hosts[r.Via].Devs["eth0"]}
 		}
 		if name, ok := w.onNetwork[dst]; ok {
-			return Way{To: name, Dev: r.Dev}
+			return Way{To: name, Dev: r.Dev, Next: dst}
 		}
-		return Way{Fate: Lost, Dev: r.Dev}
+		return Way{Fate: Lost, Dev: r.Dev, Next: dst}
 	}
 	return Way{Fate: Uplink}
 }
