@@ -259,6 +259,45 @@ func TestC25SourceRanges(t *testing.T) {
 	asked("allowed again")
 }
 
+// TestC29OwnAccess: whether a node may use a VIP that is bound on it, with any
+// source that it can have, depends on whether its own address may.
+func TestC29OwnAccess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, 1)
+	w.serve(8080)
+	n1, n2 := w.Nodes[0], w.Nodes[1]
+	n1.IP("addr add 198.18.0.10/32 dev lo", "addr add 2001:db8:18::10/128 dev lo nodad preferred_lft 0")
+	n2.Route("198.18.0.10/32", n1.Addr4())
+	n2.Route("2001:db8:18::10/128", n1.Addr6())
+	ranges := func(list string) {
+		w.write("web.yaml", service("web", dual+"type: LoadBalancer, "+http80+", loadBalancerSourceRanges: ["+list+"]",
+			`pointsman/load-balancer-ips: "198.18.0.10,2001:db8:18::10"`),
+			slice("web/v4", http8080, "10.20.1.21"), slice("web/v6", http8080, "2001:db8:20:1::21"))
+	}
+	vips := []string{lab80("198.18.0.10"), lab80("2001:db8:18::10")}
+	forced := map[string][]string{vips[0]: {"198.18.0.10", "192.0.2.11"}, vips[1]: {"2001:db8:18::10", "2001:db8::11"}}
+	ranges("192.0.2.0/24, '2001:db8::/64'")
+	w.agents()
+	for _, to := range vips {
+		check(t, row{name: "allowed, " + to, from: n1, to: to, by: "b2"}, row{name: "allowed, not bound, " + to, from: n2, to: to, by: "b2"})
+		for _, source := range forced[to] {
+			if got, err := (client{n1, addrPort(lab80(source)).Addr()}).ask(to, lab.Patience); got != "b2" {
+				t.Errorf("allowed: n1 as %s to %s: %q %v", source, to, got, err)
+			}
+		}
+	}
+	ranges("203.0.113.0/24, '2001:db8:113::/48'")
+	for _, to := range vips {
+		await(t, row{from: n1, to: to, want: lab.Timeout})
+		await(t, row{from: n2, to: to, want: lab.Timeout})
+		for _, source := range forced[to] {
+			if got, err := (client{n1, addrPort(lab80(source)).Addr()}).ask(to, silence); lab.OutcomeOf(err) != lab.Timeout {
+				t.Errorf("not allowed: n1 as %s to %s: %q %v", source, to, got, err)
+			}
+		}
+	}
+}
+
 // TestC07Invalid: the agent has no rule about what conntrack calls invalid, and
 // no setting of the host changes; doctor says which mode it's in.
 func TestC07Invalid(t *testing.T) {
