@@ -227,7 +227,7 @@ func TestC25SourceRanges(t *testing.T) {
 		t.Helper()
 		for vip, backend := range vips {
 			if got := open[vip].Ask(when, deadline); got.Backend != backend {
-				t.Errorf("%s: the open connection to %s: %s", when, vip, got)
+				t.Fatalf("%s: the open connection to %s: %s", when, vip, got)
 			}
 		}
 	}
