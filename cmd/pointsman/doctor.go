@@ -77,21 +77,7 @@ func examine(c *cli.Context) error {
 			warnings++
 		}
 	}
-	return diagnosis(c, problems, warnings)
-}
-
-// diagnosis sums up, and gives the exit code.
-func diagnosis(c *cli.Context, problems, warnings int) error {
-	if problems+warnings > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "%d problems, %d warnings\n", problems, warnings)
-	}
-	switch {
-	case problems > 0:
-		return cli.Exit("", exitError)
-	case warnings > 0 && c.Bool("strict"):
-		return cli.Exit("", exitWarnings)
-	}
-	return nil
+	return verdict(c, "problems", problems, warnings)
 }
 
 func writeJSON(w io.Writer, findings []doctor.Finding) error {

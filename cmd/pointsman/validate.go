@@ -55,16 +55,17 @@ func validate(c *cli.Context) error {
 		fmt.Fprintf(c.App.ErrWriter, "%s: %d files, %d services, %d endpoints\n",
 			dir, len(snapshot.Files), len(r.Services), endpoints(r.Services))
 	}
-	return verdict(c, errors, warnings)
+	return verdict(c, "errors", errors, warnings)
 }
 
-// verdict sums up, and gives the exit code.
-func verdict(c *cli.Context, errors, warnings int) error {
-	if errors+warnings > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "%d errors, %d warnings\n", errors, warnings)
+// verdict sums up what is bad, by its name, and what is a warning, and gives
+// the exit code.
+func verdict(c *cli.Context, name string, bad, warnings int) error {
+	if bad+warnings > 0 {
+		fmt.Fprintf(c.App.ErrWriter, "%d %s, %d warnings\n", bad, name, warnings)
 	}
 	switch {
-	case errors > 0:
+	case bad > 0:
 		return cli.Exit("", exitError)
 	case warnings > 0 && c.Bool("strict"):
 		return cli.Exit("", exitWarnings)
