@@ -79,6 +79,18 @@ type Service struct {
 	// HealthCheckNodePort is zero where the Service has none.
 	HealthCheckNodePort uint16
 
+	// Nodes are the names of the nodes that serve it, sorted; nil means all
+	// (pointsman/node-selector).
+	Nodes []string
+
+	// RejectWhenAllFail has nothing served where health leaves nothing
+	// (pointsman/when-all-fail: reject), instead of all that is declared.
+	RejectWhenAllFail bool
+
+	// PanicThreshold is the percentage of healthy endpoints below which all that
+	// are declared are served (pointsman/panic-threshold).
+	PanicThreshold int
+
 	Ports []Port
 }
 
@@ -141,4 +153,11 @@ type Endpoint struct {
 	Ready       bool
 	Serving     bool
 	Terminating bool
+
+	// Check is how its health is found out, nil where it has neither a probe
+	// nor a home.
+	Check *Check
+
+	// Cause is why the conditions are not the declared ones; nil where they are.
+	Cause *Cause
 }

@@ -1,0 +1,182 @@
+package state
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Verdict is what is thought of a backend.
+type Verdict uint8
+
+// The verdicts. Unknown is nobody's word yet, or nobody's any more.
+const (
+	Unknown Verdict = iota
+	Up
+	Down
+)
+
+// String gives the verdict in lower case.
+func (v Verdict) String() string {
+	switch v {
+	case Up:
+		return "up"
+	case Down:
+		return "down"
+	}
+	return "unknown"
+}
+
+// Failure is the class of what an observer saw when a probe failed. It's one
+// byte in gossip, so the numbers stay.
+type Failure uint8
+
+// The classes of failures.
+const (
+	NoFailure    Failure = 0
+	Refused      Failure = 1 // connection refused or reset
+	TimedOut     Failure = 2
+	Unreachable  Failure = 3 // no route, host or network unreachable
+	BadStatus    Failure = 4 // HTTP status outside 200-399
+	BadTLS       Failure = 5
+	BadProtocol  Failure = 6 // an answer that isn't HTTP, or gRPC
+	NotServing   Failure = 7 // gRPC health: not SERVING
+	ExitCode     Failure = 8 // exec: not 0
+	HomeDead     Failure = 9 // its home host is dead, and it can't be asked
+	OtherFailure Failure = 10
+)
+
+// String says what was seen.
+func (f Failure) String() string {
+	switch f {
+	case NoFailure:
+		return "answers"
+	case Refused:
+		return "connection refused"
+	case TimedOut:
+		return "timed out"
+	case Unreachable:
+		return "unreachable"
+	case BadStatus:
+		return "bad HTTP status"
+	case BadTLS:
+		return "TLS failed"
+	case BadProtocol:
+		return "malformed answer"
+	case NotServing:
+		return "gRPC: not serving"
+	case ExitCode:
+		return "command failed"
+	case HomeDead:
+		return "its host is dead"
+	}
+	return "failed"
+}
+
+// Vote is one observer's word about a Check.
+type Vote struct {
+	Observer string // a node's name
+	Verdict  Verdict
+	Failure  Failure
+	Since    time.Time // when this host first heard it
+}
+
+// Judgement is what the fleet thinks of a Check, with the evidence.
+type Judgement struct {
+	Verdict Verdict
+	Since   time.Time // when this host first thought so
+	Votes   []Vote    // of the observers that are asked, by name
+
+	Held        bool // no observer has a fresh vote: the last verdict holds
+	Unconfirmed bool // from before this agent's restart, and not heard again yet
+}
+
+// Drain is the wish of an operator, or of a host that shuts down, that a target
+// gets no new connections.
+type Drain struct {
+	Target DrainTarget
+	Reason string
+	By     string // the node where it was said
+	Since  time.Time
+	Until  time.Time
+}
+
+// DrainTarget is a node, an endpoint (all its ports, if the port is 0) or a
+// Service: exactly one is set.
+type DrainTarget struct {
+	Node     string
+	Endpoint netip.AddrPort
+	Service  ObjectName
+}
+
+// String gives the target as the command line has it: node NAME,
+// endpoint ADDR[:PORT] or service NS/NAME.
+func (t DrainTarget) String() string {
+	switch {
+	case t.Node != "":
+		return "node " + t.Node
+	case t.Service != ObjectName{}:
+		return "service " + t.Service.String()
+	case t.Endpoint.Port() == 0:
+		return "endpoint " + t.Endpoint.Addr().String()
+	}
+	return "endpoint " + t.Endpoint.String()
+}
+
+// Health is what this host knows of the fleet at one moment. The zero value
+// knows nothing: all is as declared.
+type Health struct {
+	Verdicts Verdicts
+	Drains   map[DrainTarget]*Drain
+}
+
+// Verdicts holds a Judgement for each Check that has one. It's immutable:
+// With gives another one, which shares what didn't change.
+type Verdicts struct {
+	shards [256]map[CheckKey]*Judgement
+}
+
+// Get gives the Judgement of a Check, nil where there is none.
+func (v *Verdicts) Get(k CheckKey) *Judgement { return v.shards[k%256][k] }
+
+// With gives the verdicts with some changed; nil takes one out.
+func (v *Verdicts) With(changes map[CheckKey]*Judgement) Verdicts {
+	next := *v
+	var copied [256]bool
+	for k, j := range changes {
+		s := k % 256
+		if !copied[s] {
+			copied[s] = true
+			fresh := make(map[CheckKey]*Judgement, len(v.shards[s])+1)
+			for k, j := range v.shards[s] {
+				fresh[k] = j
+			}
+			next.shards[s] = fresh
+		}
+		if j == nil {
+			delete(next.shards[s], k)
+		} else {
+			next.shards[s][k] = j
+		}
+	}
+	return next
+}
+
+// CauseKind says what changed an endpoint's conditions from the declared ones,
+// or kept them.
+type CauseKind uint8
+
+// The kinds of causes.
+const (
+	SeenDown   CauseKind = iota + 1 // the fleet saw it failing
+	Untried                         // no verdict yet, while another endpoint is up
+	Drained                         // by an operator, or by its host that shuts down
+	KeptAnyway                      // seen down or untried, and served since too few would be left
+)
+
+// Cause is the reason of an endpoint's effective conditions, where they are not
+// simply the declared ones.
+type Cause struct {
+	Kind      CauseKind
+	Judgement *Judgement // of SeenDown, Untried and KeptAnyway; may be nil
+	Drain     *Drain     // of Drained
+}
