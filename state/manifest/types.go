@@ -95,7 +95,8 @@ const (
 
 // Problem is one finding about the manifests.
 type Problem struct {
-	Severity Severity
+	Rule     Rule     // never empty
+	Severity Severity // the rule's
 	Source   state.Source // the line of the field itself where it is known, else the document's
 	Document int          // the document's number in its file, from 1; 0 where no document is meant
 	Object   Key          // zero where it could not be told
@@ -115,10 +116,10 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: %s", s, p.Message)
 }
 
-// Compare orders problems by file, line, field and message.
+// Compare orders problems by file, line, field, message and rule.
 func (p Problem) Compare(o Problem) int {
 	return cmp.Or(cmp.Compare(p.Source.File, o.Source.File), cmp.Compare(p.Source.Line, o.Source.Line),
-		cmp.Compare(p.Field, o.Field), cmp.Compare(p.Message, o.Message))
+		cmp.Compare(p.Field, o.Field), cmp.Compare(p.Message, o.Message), cmp.Compare(p.Rule, o.Rule))
 }
 
 // HasErrors reports whether one of the problems is an error.
