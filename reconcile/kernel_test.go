@@ -181,8 +181,12 @@ func TestKernelPathIndependence(t *testing.T) {
 					t.Fatalf("applying twice sent %+v", s)
 				}
 				k.Forget(false)
-				if s := syncTo(t, k, NewPlanner(f), b); s.Transactions != 0 {
+				if s := syncTo(t, k, NewPlanner(f), b); s.Elements != 0 || s.Rewritten { // it tidies up after a
 					t.Fatalf("a restart sent %+v", s)
+				}
+				k.Forget(false)
+				if s := syncTo(t, k, NewPlanner(f), b); s.Transactions != 0 {
+					t.Fatalf("a second restart sent %+v", s)
 				}
 				k.Forget(false)
 				if err := k.Load(context.Background()); err != nil {

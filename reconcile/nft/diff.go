@@ -38,6 +38,7 @@ type heldChain struct {
 type change struct {
 	create     bool // add the table
 	wake       bool // the table is dormant
+	tidy       bool // dropping what is idle is what it's for
 	rewrite    bool // flush the chains that are there and write all rules anew
 	flush      []string
 	moved      []string // base chains that are added anew
@@ -82,9 +83,9 @@ func (c *change) parts(max int) []part {
 }
 
 // empty reports whether there is nothing to send. Dropping idle chains alone
-// is no reason for a transaction.
+// is no reason for a transaction, unless it's time to tidy up.
 func (c *change) empty() bool {
-	return !c.create && !c.rewrite && len(c.addSets)+len(c.addChains)+len(c.fill)+len(c.groups) == 0
+	return !c.create && !c.rewrite && !c.tidy && len(c.addSets)+len(c.addChains)+len(c.fill)+len(c.groups) == 0
 }
 
 // diff finds the changes from what is held to what is wanted. With rewrite
@@ -95,6 +96,26 @@ func diff(have *held, want *Table, rewrite bool) *change {
 	c.diffSets(have, want)
 	c.diffChains(have, want)
 	c.diffGroups(have, want)
+	return c
+}
+
+// tidy finds what was made on demand and nothing refers to any more, when the
+// kernel holds just the elements that are wanted. Without it a host would keep
+// the chains and sets of its former configuration (C38).
+func tidy(have *held, want *Table) *change {
+	c := &change{}
+	wanted := want.names()
+	for _, name := range slices.Sorted(maps.Keys(have.chains)) {
+		if !wanted[name] {
+			c.flush, c.dropChains = append(c.flush, name), append(c.dropChains, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(have.sets)) {
+		if !wanted[name] {
+			c.dropSets = append(c.dropSets, dropped(name, have.sets[name]))
+		}
+	}
+	c.tidy = len(c.dropChains)+len(c.dropSets) > 0
 	return c
 }
 

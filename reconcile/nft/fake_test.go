@@ -171,12 +171,37 @@ func TestPathIndependence(t *testing.T) {
 		if !slices.Equal(elementsOf(got.groups), elementsOf(want.Groups)) {
 			t.Fatalf("holds %q\nwant  %q", elementsOf(got.groups), elementsOf(want.Groups))
 		}
-		for _, restart := range []bool{false, true} {
-			if restart {
-				k.Forget(false)
+		if s := mustSync(t, k, want); s != (Stats{}) {
+			t.Fatalf("applied again, it sent %+v", s)
+		}
+		k.Forget(false)
+		if s := mustSync(t, k, want); s.Elements != 0 || s.Rewritten {
+			t.Fatalf("after a restart it sent %+v", s)
+		}
+		fresh := newFake()
+		mustSync(t, fresh.kernel(), want)
+		if got, want := f.names(), fresh.names(); !slices.Equal(got, want) {
+			t.Fatalf("after a restart it holds %q, a fresh start %q", got, want)
+		}
+		k.Forget(false)
+		if s := mustSync(t, k, want); s != (Stats{}) {
+			t.Fatalf("after a second restart it sent %+v", s)
+		}
+	})
+}
+
+// names gives the names of the chains and sets there are, sorted.
+func (f *fakeNFT) names() []string {
+	h, _ := f.read(IPv4, testSchema)
+	return slices.Sorted(func(yield func(string) bool) {
+		for name := range h.chains {
+			if !yield("chain " + name) {
+				return
 			}
-			if s := mustSync(t, k, want); s != (Stats{}) {
-				t.Fatalf("applied again (after a restart: %v), it sent %+v", restart, s)
+		}
+		for name := range h.sets {
+			if !yield("set " + name) {
+				return
 			}
 		}
 	})

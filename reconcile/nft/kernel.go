@@ -47,6 +47,7 @@ type Kernel struct {
 	max        int // elements of one transaction
 
 	held   *held // nil: not known, to be read back
+	untidy bool  // it may hold what was made on demand in another life
 	doubt  bool  // somebody may have changed chains or rules
 	failed int   // Syncs that failed since the last one that didn't
 	spans  []Span
@@ -81,7 +82,7 @@ func (k *Kernel) Load(ctx context.Context) error {
 		h, calm, err := k.readBack()
 		switch {
 		case err == nil && (calm || attempt == attempts):
-			k.held = h
+			k.held, k.untidy = h, true
 			return nil
 		case err != nil && !errors.Is(err, unix.ENOENT), attempt == attempts, ctx.Err() != nil:
 			return fmt.Errorf("read back table %s %s: %w", k.family, TableName, cmp.Or(err, ctx.Err()))
@@ -165,38 +166,45 @@ func (k *Kernel) sync(ctx context.Context, want *Table) (Stats, error) {
 	if k.held.exists && k.failed > 0 && k.failed%lastResort == 0 {
 		return k.replace(ctx, want)
 	}
-	c := diff(k.held, want, k.doubt)
-	if c.empty() {
-		k.held = k.held.after(c, want)
-		return Stats{}, nil
+	var stats Stats
+	if err := k.apply(ctx, diff(k.held, want, k.doubt), want, &stats); err != nil || !k.untidy {
+		return stats, err
 	}
-	return k.apply(ctx, c, want)
+	err := k.apply(ctx, tidy(k.held, want), want, &stats)
+	k.untidy = err != nil
+	return stats, err
 }
 
 // apply sends a change: one transaction, and more only if it's larger than
 // max.
-func (k *Kernel) apply(ctx context.Context, c *change, want *Table) (Stats, error) {
-	stats := Stats{Rewritten: c.rewrite, Created: c.create}
+func (k *Kernel) apply(ctx context.Context, c *change, want *Table, stats *Stats) error {
+	if c.empty() {
+		k.held = k.held.after(c, want)
+		return nil
+	}
+	stats.Rewritten, stats.Created = stats.Rewritten || c.rewrite, stats.Created || c.create
 	w := newWriter(k.nft.NewTransaction(), want)
-	if err := k.purge(w, want); err != nil {
-		return stats, err
+	if !c.tidy {
+		if err := k.purge(w, want); err != nil {
+			return err
+		}
 	}
 	for _, p := range c.parts(k.max) {
 		w.part(c, p)
-		if err := k.run(ctx, w.tx, &stats); err != nil {
-			return stats, err
+		if err := k.run(ctx, w.tx, stats); err != nil {
+			return err
 		}
 		stats.Elements += p.size
 		w.tx = k.nft.NewTransaction()
 	}
 	if c.wake { // the kernel refuses this together with new base chains
 		w.table()
-		if err := k.run(ctx, w.tx, &stats); err != nil {
-			return stats, err
+		if err := k.run(ctx, w.tx, stats); err != nil {
+			return err
 		}
 	}
 	k.held = k.held.after(c, want)
-	return stats, nil
+	return nil
 }
 
 // replace writes the whole table anew in one transaction.
@@ -300,9 +308,6 @@ func (h *held) after(c *change, want *Table) *held {
 			next.sets[name] = s
 		}
 	}
-	for _, s := range want.Sets {
-		next.sets[s.Name] = heldSet{isMap: s.IsMap(), asDefined: true}
-	}
 	for name, chain := range h.chains {
 		if c.rewrite {
 			chain.rules = 0
@@ -314,6 +319,12 @@ func (h *held) after(c *change, want *Table) *held {
 		for _, name := range slices.Concat(c.moved, c.dropChains) {
 			delete(next.chains, name)
 		}
+		for _, s := range c.dropSets {
+			delete(next.sets, s.Name)
+		}
+	}
+	for _, s := range want.Sets {
+		next.sets[s.Name] = heldSet{isMap: s.IsMap(), asDefined: true}
 	}
 	for _, chain := range want.Chains {
 		next.chains[chain.Name] = heldChain{hook: chain.Hook, accept: true, rules: len(chain.Rules)}
