@@ -54,9 +54,8 @@ func inject(t *testing.T, h *lab.Host, from, to netip.AddrPort, seq, ack uint32)
 	s[12], s[13] = 5<<4, 0x18 // five words of header; ACK and PSH
 	binary.BigEndian.PutUint16(s[14:], 1000)
 	s = append(s, payload...)
-	a, b := from.Addr().As4(), to.Addr().As4()
 	sum := uint32(unix.IPPROTO_TCP + len(s))
-	for _, part := range [][]byte{a[:], b[:], append(s[:len(s):len(s)], 0)} {
+	for _, part := range [][]byte{from.Addr().AsSlice(), to.Addr().AsSlice(), append(s[:len(s):len(s)], 0)} {
 		for i := 0; i+1 < len(part); i += 2 {
 			sum += uint32(binary.BigEndian.Uint16(part[i:]))
 		}
@@ -66,12 +65,18 @@ func inject(t *testing.T, h *lab.Host, from, to netip.AddrPort, seq, ack uint32)
 	}
 	binary.BigEndian.PutUint16(s[16:], ^uint16(sum))
 	if err := h.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+		family, peer := unix.AF_INET, unix.Sockaddr(nil)
+		if to.Addr().Is4() {
+			peer = &unix.SockaddrInet4{Addr: to.Addr().As4()}
+		} else {
+			family, peer = unix.AF_INET6, &unix.SockaddrInet6{Addr: to.Addr().As16()}
+		}
+		fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 		if err != nil {
 			return err
 		}
 		defer unix.Close(fd)
-		return unix.Sendto(fd, s, 0, &unix.SockaddrInet4{Addr: b})
+		return unix.Sendto(fd, s, 0, peer)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +87,24 @@ func inject(t *testing.T, h *lab.Host, from, to netip.AddrPort, seq, ack uint32)
 // connection carries on.
 func TestC07OutOfWindow(t *testing.T) {
 	t.Parallel()
+	for family, test := range map[string]stray{
+		"ip":  {vip: addrPort("10.96.0.20:80"), backend: addrPort("10.20.0.11:8080")},
+		"ip6": {vip: addrPort("[2001:db8:96::20]:80"), backend: addrPort("[2001:db8:20::11]:8080")},
+	} {
+		t.Run(family, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, family)
+		})
+	}
+}
+
+// stray is a test of a segment from nowhere.
+type stray struct{ vip, backend netip.AddrPort }
+
+func (s stray) run(t *testing.T, family string) {
 	w := newWorld(t, 1)
 	w.serve(8080)
-	w.simple("web", "10.96.0.20", "10.20.0.11")
+	w.simple("web", s.vip.Addr().String(), s.backend.Addr().String())
 	w.agent(w.Nodes[0])
 	const ahead = 1 << 30
 	page := strings.Repeat("x", 60_000)
@@ -93,7 +113,7 @@ func TestC07OutOfWindow(t *testing.T) {
 		want    lab.Outcome
 	}{{"0", lab.Reset}, {"1", lab.OK}} {
 		w.Nodes[0].Sysctl("net.netfilter.nf_conntrack_tcp_be_liberal", mode.liberal)
-		open := must[*lab.Conn](t)(w.Client.Dial(t.Context(), lab.TCP, addrPort("10.96.0.20:80"), 0))
+		open := must[*lab.Conn](t)(w.Client.Dial(t.Context(), lab.TCP, s.vip, 0))
 		t.Cleanup(func() { open.Close() })
 		var seen netip.AddrPort
 		for range 5 {
@@ -104,14 +124,14 @@ func TestC07OutOfWindow(t *testing.T) {
 			seen = got.Source
 		}
 		send, receive := sequence(t, open)
-		sh(t, w.Client, fmt.Sprintf("nft 'table ip stray%s { counter n { }; chain c { type filter hook prerouting priority -300; ip saddr 10.96.0.20 tcp sequence %d counter name n; }; }'",
-			mode.liberal, receive+ahead))
-		inject(t, w.Backends[0], addrPort("10.20.0.11:8080"), seen, receive+ahead, send)
+		sh(t, w.Client, fmt.Sprintf("nft 'table %[1]s stray%[2]s { counter n { }; chain c { type filter hook prerouting priority -300; %[1]s saddr %[3]s tcp sequence %[4]d counter name n; }; }'",
+			family, mode.liberal, s.vip.Addr(), receive+ahead))
+		inject(t, w.Backends[0], s.backend, seen, receive+ahead, send)
 		if got := open.Ask(page, deadline); got.Outcome != mode.want {
 			t.Errorf("liberal = %s: %s (%v), want %s", mode.liberal, got.Outcome, got.Err, mode.want)
 		}
 		// Only where it's translated the client has got it.
-		arrived := !strings.Contains(sh(t, w.Client, "nft list counters table ip stray"+mode.liberal), "packets 0 ")
+		arrived := !strings.Contains(sh(t, w.Client, "nft list counters table "+family+" stray"+mode.liberal), "packets 0 ")
 		if arrived != (mode.want == lab.OK) {
 			t.Errorf("liberal = %s: the segment has come to the client: %t", mode.liberal, arrived)
 		}
