@@ -1,6 +1,8 @@
 package state
 
 import (
+	"iter"
+	"maps"
 	"net/netip"
 	"time"
 )
@@ -86,7 +88,8 @@ type Judgement struct {
 	Since   time.Time // when this host first thought so
 	Votes   []Vote    // of the observers that are asked, by name
 
-	Held        bool // no observer has a fresh vote: the last verdict holds
+	Untried     bool // no verdict has been reached yet, though there may be votes
+	Held        bool // the votes decide nothing: the last verdict holds
 	Unconfirmed bool // from before this agent's restart, and not heard again yet
 }
 
@@ -126,39 +129,73 @@ func (t DrainTarget) String() string {
 // knows nothing: all is as declared.
 type Health struct {
 	Verdicts Verdicts
-	Drains   map[DrainTarget]*Drain
+	Drains   map[DrainTarget]*Drain // those that are in force
+}
+
+// NodeDrained reports whether a node as a whole is drained.
+func (h *Health) NodeDrained(name string) bool { return h.Drains[DrainTarget{Node: name}] != nil }
+
+// shardCount is chosen so that a change among 100,000 Checks copies 400.
+const shardCount = 256
+
+// shard is a part of Verdicts that never changes: equal pointers, equal
+// verdicts.
+type shard struct {
+	of map[CheckKey]*Judgement
 }
 
 // Verdicts holds a Judgement for each Check that has one. It's immutable:
 // With gives another one, which shares what didn't change.
 type Verdicts struct {
-	shards [256]map[CheckKey]*Judgement
+	shards [shardCount]*shard
 }
 
 // Get gives the Judgement of a Check, nil where there is none.
-func (v *Verdicts) Get(k CheckKey) *Judgement { return v.shards[k%256][k] }
+func (v *Verdicts) Get(k CheckKey) *Judgement {
+	if s := v.shards[k%shardCount]; s != nil {
+		return s.of[k]
+	}
+	return nil
+}
+
+// All gives every Judgement, in no order.
+func (v *Verdicts) All() iter.Seq2[CheckKey, *Judgement] {
+	return func(yield func(CheckKey, *Judgement) bool) {
+		for _, s := range v.shards {
+			if s == nil {
+				continue
+			}
+			for k, j := range s.of {
+				if !yield(k, j) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // With gives the verdicts with some changed; nil takes one out.
 func (v *Verdicts) With(changes map[CheckKey]*Judgement) Verdicts {
 	next := *v
-	var copied [256]bool
 	for k, j := range changes {
-		s := k % 256
-		if !copied[s] {
-			copied[s] = true
-			fresh := make(map[CheckKey]*Judgement, len(v.shards[s])+1)
-			for k, j := range v.shards[s] {
-				fresh[k] = j
-			}
-			next.shards[s] = fresh
+		i := k % shardCount
+		if next.shards[i] == v.shards[i] {
+			next.shards[i] = v.shards[i].clone()
 		}
 		if j == nil {
-			delete(next.shards[s], k)
+			delete(next.shards[i].of, k)
 		} else {
-			next.shards[s][k] = j
+			next.shards[i].of[k] = j
 		}
 	}
 	return next
+}
+
+func (s *shard) clone() *shard {
+	if s == nil {
+		return &shard{map[CheckKey]*Judgement{}}
+	}
+	return &shard{maps.Clone(s.of)}
 }
 
 // CauseKind says what changed an endpoint's conditions from the declared ones,
@@ -170,13 +207,28 @@ const (
 	SeenDown   CauseKind = iota + 1 // the fleet saw it failing
 	Untried                         // no verdict yet, while another endpoint is up
 	Drained                         // by an operator, or by its host that shuts down
-	KeptAnyway                      // seen down or untried, and served since too few would be left
+	KeptAnyway                      // down or untried, and served since too few would be left
 )
+
+// String gives the kind as a condition's reason, in a word or two.
+func (k CauseKind) String() string {
+	switch k {
+	case SeenDown:
+		return "seen down"
+	case Untried:
+		return "untried"
+	case Drained:
+		return "drained"
+	case KeptAnyway:
+		return "kept anyway"
+	}
+	return "declared"
+}
 
 // Cause is the reason of an endpoint's effective conditions, where they are not
 // simply the declared ones.
 type Cause struct {
 	Kind      CauseKind
-	Judgement *Judgement // of SeenDown, Untried and KeptAnyway; may be nil
-	Drain     *Drain     // of Drained
+	Judgement *Judgement // of what is down, or untried (then it may be nil)
+	Drain     *Drain     // of what is drained
 }

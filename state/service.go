@@ -158,6 +158,7 @@ type Endpoint struct {
 	// nor a home.
 	Check *Check
 
-	// Cause is why the conditions are not the declared ones; nil where they are.
+	// Cause is why the conditions are not the declared ones, or still are them
+	// against what the fleet saw; nil where nothing is to be said.
 	Cause *Cause
 }
