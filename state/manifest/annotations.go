@@ -34,7 +34,7 @@ func (f *findings) ownAnnotations(annotations map[string]string) {
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		f.warn(annPath.Key(key), "unknown annotation: the known ones are %s", strings.Join(ownAnnotations, ", "))
+		f.warn(ruleAnnotationUnknown, annPath.Key(key), "unknown annotation: the known ones are %s", strings.Join(ownAnnotations, ", "))
 	}
 }
 
@@ -46,7 +46,7 @@ func (f *findings) annotatedAddrs(path *field.Path, text string) []netip.Addr {
 		switch {
 		case !addr.IsValid():
 		case slices.Contains(addrs, addr):
-			f.err(field.Duplicate(path, addr.String()))
+			f.err(ruleBalancerIPDuplicate, field.Duplicate(path, addr.String()))
 		default:
 			addrs = append(addrs, addr)
 		}

@@ -232,7 +232,7 @@ func (d *demand) refusals(lost []refusal) []Problem {
 		if c.kind == claimAddressPort && c.frontend.Kind == state.ClusterIP && d.lostAddress(lost, c.frontend.Address) {
 			continue
 		}
-		out = append(out, d.object.problem(Error, c.fieldName(), "Invalid value: %s already used by %s (%s)",
+		out = append(out, d.object.problem(c.rule(), c.fieldName(), "Invalid value: %s already used by %s (%s)",
 			c.value(), r.owner.object.Key.ObjectName, r.owner.object.Source))
 	}
 	return out
@@ -244,6 +244,14 @@ func (d *demand) lostAddress(lost []refusal, a netip.Addr) bool {
 		c := d.claims[r.claim]
 		return c.kind == claimClusterIP && c.frontend.Address == a
 	})
+}
+
+// rule gives the rule that a claim breaks if another Service has won it.
+func (c claim) rule() Rule {
+	return map[claimKind]Rule{
+		claimClusterIP: ruleClusterIPConflict, claimAddressPort: ruleVIPConflict,
+		claimNodePort: ruleNodePortConflict, claimHealthCheck: ruleHealthConflict,
+	}[c.kind]
 }
 
 func (c claim) fieldName() string {

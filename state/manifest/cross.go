@@ -47,7 +47,7 @@ func (l *Loader) borne(touched []*demand) bool {
 	})
 }
 
-// crossEndpoints reports, for each reason, the first endpoint of a slice that
+// crossEndpoints reports, for each rule, the first endpoint of a slice that
 // can't be what was meant and the number of others.
 func (s *settlement) crossEndpoints(j *joined, e *digest) []Problem {
 	type hit struct {
@@ -55,40 +55,40 @@ func (s *settlement) crossEndpoints(j *joined, e *digest) []Problem {
 		text    string
 		n       int
 	}
-	var hits map[string]*hit
+	var hits map[Rule]*hit
 	for i := range e.backings {
 		b := &e.backings[i]
 		for k := range b.endpoints {
 			a := b.endpoints[k].Address.Addr()
-			reason, text := s.suspect(j, b, a)
+			rule, text := s.suspect(j, b, a)
 			if text == "" {
 				continue
 			}
 			if hits == nil {
-				hits = map[string]*hit{}
+				hits = map[Rule]*hit{}
 			}
-			if hits[reason] == nil {
-				hits[reason] = &hit{address: a, text: text}
+			if hits[rule] == nil {
+				hits[rule] = &hit{address: a, text: text}
 			}
-			hits[reason].n++
+			hits[rule].n++
 		}
 	}
 	if hits == nil {
 		return nil
 	}
 	var out []Problem
-	for _, reason := range slices.Sorted(maps.Keys(hits)) {
-		h := hits[reason]
-		out = append(out, e.object.problem(Warning, fieldOf(e.object, h.address), "%s%s", h.text, more(h.n)))
+	for _, rule := range slices.Sorted(maps.Keys(hits)) {
+		h := hits[rule]
+		out = append(out, e.object.problem(rule, fieldOf(e.object, h.address), "%s%s", h.text, more(h.n)))
 	}
 	return out
 }
 
-// suspect tells what is odd about an endpoint's address, "" if nothing. The
-// reason is the sort of oddity. An endpoint that has an address in common with
+// suspect tells what is odd about an endpoint's address, "" if nothing. An
+// endpoint that has an address in common with
 // an external frontend is no more than a host that bears it, unless the port
 // is the frontend's too.
-func (s *settlement) suspect(j *joined, b *backing, a netip.Addr) (reason, text string) {
+func (s *settlement) suspect(j *joined, b *backing, a netip.Addr) (rule Rule, text string) {
 	claimed, ok := s.addresses[a]
 	if !ok {
 		return "", ""
@@ -97,9 +97,9 @@ func (s *settlement) suspect(j *joined, b *backing, a netip.Addr) (reason, text 
 	case owner == j.demand:
 		return "", "" // an error already
 	case owner != nil:
-		return "clusterIP", fmt.Sprintf("%s is the clusterIP of %s: no host has it, what is sent there is lost", a, owner.name())
+		return ruleEndpointClusterIP, fmt.Sprintf("%s is the clusterIP of %s: no host has it, what is sent there is lost", a, owner.name())
 	}
-	return "frontend", s.suspectPort(j, b, a)
+	return ruleEndpointFrontend, s.suspectPort(j, b, a)
 }
 
 func (s *settlement) suspectPort(j *joined, b *backing, a netip.Addr) string {
@@ -142,7 +142,7 @@ func (e *digest) orphan() []Problem {
 		if e.object.Endpoints != nil {
 			field = "metadata.name"
 		}
-		e.orphaned = []Problem{e.object.problem(Warning, field, "there is no Service %s: the endpoints are not used", e.service.key.ObjectName)}
+		e.orphaned = []Problem{e.object.problem(ruleNoService, field, "there is no Service %s: the endpoints are not used", e.service.key.ObjectName)}
 	}
 	return e.orphaned
 }

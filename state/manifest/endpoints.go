@@ -69,8 +69,8 @@ func (e *digest) parse() {
 	}
 }
 
-func (e *digest) warn(field, format string, args ...any) {
-	e.findings = append(e.findings, e.object.problem(Warning, field, format, args...))
+func (e *digest) warn(rule Rule, field, format string, args ...any) {
+	e.findings = append(e.findings, e.object.problem(rule, field, format, args...))
 }
 
 // parseSlice reads an EndpointSlice as kube-proxy does: FQDN endpoints can't be
@@ -84,7 +84,7 @@ func (e *digest) parseSlice(s *discoveryv1.EndpointSlice) {
 		return
 	}
 	if _, headless := s.Labels[corev1.IsHeadlessService]; headless {
-		e.warn("metadata.labels["+corev1.IsHeadlessService+"]", "the slice is ignored for this label, as kube-proxy does")
+		e.warn(ruleSliceHeadless, "metadata.labels["+corev1.IsHeadlessService+"]", "the slice is ignored for this label, as kube-proxy does")
 		return
 	}
 	b := backing{object: e.object, family: family}
@@ -196,10 +196,10 @@ const skipMirrorLabel = discoveryv1.LabelSkipMirror
 //lint:ignore SA1019 legacy manifests carry them
 func (e *digest) mirror(eps *corev1.Endpoints) {
 	if eps.Labels[skipMirrorLabel] == "true" {
-		e.warn("metadata.labels", "the object is ignored for its label %s", skipMirrorLabel)
+		e.warn(ruleEndpointsSkipped, "metadata.labels", "the object is ignored for its label %s", skipMirrorLabel)
 		return
 	}
-	e.warn("", "Endpoints are deprecated and are mirrored here; to convert them, write an EndpointSlice (discovery.k8s.io/v1)"+
+	e.warn(ruleEndpointsDeprecated, "", "Endpoints are deprecated and are mirrored here; to convert them, write an EndpointSlice (discovery.k8s.io/v1)"+
 		" with the label %s: %s, an addressType, and these ports and endpoints", discoveryv1.LabelServiceName, eps.Name)
 	for i := range eps.Subsets {
 		e.mirrorSubset(&eps.Subsets[i])

@@ -8,16 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// finding is a Problem in the making: an error, if it does not say otherwise.
+// finding is a Problem in the making.
 type finding struct {
-	warning bool
+	rule    Rule
 	field   string
 	message string
 	line    int // in the document; 0 where it is to be looked up by field
-
-	unknown bool // the type has no such field
-	misfit  bool // the value has not the field's type
 }
+
+func (f finding) severity() Severity { return severityOf(f.rule) }
 
 // maxFindings is how many findings are reported of one object.
 const maxFindings = 100
@@ -28,15 +27,9 @@ func capped(all []finding) []finding {
 		return all
 	}
 	slices.SortStableFunc(all, func(a, b finding) int {
-		switch {
-		case a.warning == b.warning:
-			return 0
-		case a.warning:
-			return 1
-		}
-		return -1
+		return cmp.Compare(b.severity(), a.severity())
 	})
-	more := finding{warning: all[maxFindings].warning, message: fmt.Sprintf("and %d more problems", len(all)-maxFindings)}
+	more := finding{rule: ruleMoreProblems, message: fmt.Sprintf("and %d more problems", len(all)-maxFindings)}
 	return append(slices.Clip(all[:maxFindings]), more)
 }
 
@@ -56,28 +49,29 @@ func within(path string, found []finding) []finding {
 }
 
 func hasErrors(found []finding) bool {
-	return slices.ContainsFunc(found, func(f finding) bool { return !f.warning })
+	return slices.ContainsFunc(found, func(f finding) bool { return f.severity() == Error })
 }
 
 // findings collects what is wrong with one object, in the order in which it
 // is found.
 type findings []finding
 
-// err adds errors in the API server's words.
-func (f *findings) err(list ...*field.Error) {
+// err adds findings of a rule in the API server's words.
+func (f *findings) err(rule Rule, list ...*field.Error) {
 	for _, e := range list {
-		*f = append(*f, finding{field: e.Field, message: e.ErrorBody()})
+		*f = append(*f, finding{rule: rule, field: e.Field, message: e.ErrorBody()})
 	}
 }
 
 // sorted adds the errors of a check that goes through a map, in an order that
 // is the same on every host.
-func (f *findings) sorted(list field.ErrorList) {
+func (f *findings) sorted(rule Rule, list field.ErrorList) {
 	slices.SortFunc(list, func(a, b *field.Error) int { return cmp.Compare(a.Error(), b.Error()) })
-	f.err(list...)
+	f.err(rule, list...)
 }
 
-// warn adds a warning about a field.
-func (f *findings) warn(path *field.Path, format string, args ...any) {
-	*f = append(*f, finding{warning: true, field: path.String(), message: fmt.Sprintf(format, args...)})
+// warn adds a finding about a field in words of our own, which all warnings
+// are.
+func (f *findings) warn(rule Rule, path *field.Path, format string, args ...any) {
+	*f = append(*f, finding{rule: rule, field: path.String(), message: fmt.Sprintf(format, args...)})
 }

@@ -53,12 +53,12 @@ func (f *fleet) strangers(j *joined) []Problem {
 	var out []Problem
 	for _, c := range j.demand.claims {
 		if node := f.addresses[c.frontend.Address]; c.kind == claimClusterIP && node != "" {
-			out = append(out, j.demand.object.problem(Warning, c.field, "%s is an address of node %s too", c.frontend.Address, node))
+			out = append(out, j.demand.object.problem(ruleClusterIPOfNode, c.field, "%s is an address of node %s too", c.frontend.Address, node))
 		}
 	}
 	for _, e := range j.slices {
 		if names := f.unknownNames(e); len(names) > 0 {
-			out = append(out, e.object.problem(Warning, "endpoints", "nodeName %s: no Node manifest has that name", strings.Join(names, ", ")))
+			out = append(out, e.object.problem(ruleNodeNameUnknown, "endpoints", "nodeName %s: no Node manifest has that name", strings.Join(names, ", ")))
 		}
 	}
 	return out

@@ -52,7 +52,7 @@ func (e *digest) take() {
 		return
 	}
 	e.failed = true
-	e.findings = append(d.findings, e.object.problem(Error, "spec", "no frontend is left: there is no clusterIP, no external address and no nodePort that could be served"))
+	e.findings = append(d.findings, e.object.problem(ruleNoFrontend, "spec", "no frontend is left: there is no clusterIP, no external address and no nodePort that could be served"))
 }
 
 func isProgrammed(s *corev1.Service) bool {
@@ -94,7 +94,7 @@ func (d *demand) claimPort(i int, p corev1.ServicePort, addresses []address) {
 		d.claims = append(d.claims, claim{kind: claimNodePort, port: i, protocol: protocol,
 			frontend: state.Frontend{Kind: state.NodePort, Port: uint16(p.NodePort)}})
 	case d.object.Service.Spec.Type == corev1.ServiceTypeNodePort:
-		d.missing(fmt.Sprintf("spec.ports[%d].nodePort", i), "nodePort")
+		d.missing(ruleNodePortMissing, fmt.Sprintf("spec.ports[%d].nodePort", i), "nodePort")
 	}
 }
 
@@ -104,7 +104,7 @@ func (d *demand) claimHealthCheck() {
 	}
 	port := d.object.Service.Spec.HealthCheckNodePort
 	if port == 0 {
-		d.missing("spec.healthCheckNodePort", "healthCheckNodePort")
+		d.missing(ruleHealthPortMissing, "spec.healthCheckNodePort", "healthCheckNodePort")
 		return
 	}
 	d.claims = append(d.claims, claim{kind: claimHealthCheck, port: -1,
@@ -113,8 +113,8 @@ func (d *demand) claimHealthCheck() {
 
 // missing warns of a value that a cluster would allocate. Hosts must not guess
 // different ones, so it is absent until it is written down.
-func (d *demand) missing(field, what string) {
-	d.warn(field, "Required value: there is no %s, so it is not served; `pointsman pin` writes one into the file", what)
+func (d *demand) missing(rule Rule, field, what string) {
+	d.warn(rule, field, "Required value: there is no %s, so it is not served; `pointsman pin` writes one into the file", what)
 }
 
 // checkClusterIPs warns of clusterIPs that a cluster would allocate:
@@ -123,9 +123,9 @@ func (d *demand) checkClusterIPs(have []address) {
 	policy := deref(d.object.Service.Spec.IPFamilyPolicy, "")
 	switch {
 	case len(have) == 0:
-		d.missing("spec.clusterIP", "clusterIP")
+		d.missing(ruleClusterIPMissing, "spec.clusterIP", "clusterIP")
 	case len(have) == 1 && policy == corev1.IPFamilyPolicyRequireDualStack:
-		d.missing("spec.clusterIPs", fmt.Sprintf("%s clusterIP", (ipv4|ipv6)&^stackOf(have[0].Addr)))
+		d.missing(ruleClusterIPMissing, "spec.clusterIPs", fmt.Sprintf("%s clusterIP", (ipv4|ipv6)&^stackOf(have[0].Addr)))
 	}
 }
 
@@ -136,12 +136,12 @@ func (d *demand) checkClass() {
 		return
 	}
 	if addresses := loadBalancerAddresses(s); len(addresses) > 0 {
-		d.warn("spec.loadBalancerClass", "the load-balancer addresses are left to %q and not served", *s.Spec.LoadBalancerClass)
+		d.warn(ruleBalancerClassForeign, "spec.loadBalancerClass", "the load-balancer addresses are left to %q and not served", *s.Spec.LoadBalancerClass)
 	}
 }
 
-func (d *demand) warn(field, format string, args ...any) {
-	d.findings = append(d.findings, d.object.problem(Warning, field, format, args...))
+func (d *demand) warn(rule Rule, field, format string, args ...any) {
+	d.findings = append(d.findings, d.object.problem(rule, field, format, args...))
 }
 
 // addExternal adds an external address to those a Service is reached by,
@@ -281,7 +281,7 @@ func (d *demand) checkSourceRanges() {
 	}
 	for _, c := range d.claims {
 		if c.kind == claimNodePort {
-			d.warn("spec.loadBalancerSourceRanges", "the ranges do not cover nodePort %d; set allocateLoadBalancerNodePorts: false and drop nodePort", c.frontend.Port)
+			d.warn(ruleSourceRangesNodePort, "spec.loadBalancerSourceRanges", "the ranges do not cover nodePort %d; set allocateLoadBalancerNodePorts: false and drop nodePort", c.frontend.Port)
 		}
 	}
 }

@@ -153,8 +153,8 @@ func (d doubt) mayBe(k Key) bool {
 // readings come in that order.
 func (p *sweep) index(r *reading) {
 	if len(r.file.Data) == 0 {
-		p.doubt(r.file.Path, doubt{why: Problem{Severity: Error, Source: state.Source{File: r.file.Path, Line: 1},
-			Message: "the file is empty (remove the file to remove its objects)"}})
+		p.doubt(r.file.Path, doubt{why: newProblem(ruleFileEmpty, state.Source{File: r.file.Path, Line: 1},
+			"the file is empty (remove the file to remove its objects)")})
 	}
 	for _, e := range r.digests {
 		if e.loud {
@@ -165,8 +165,8 @@ func (p *sweep) index(r *reading) {
 		}
 		switch {
 		case e.failed && e.slot == nil:
-			p.doubt(r.file.Path, doubt{e.object.Key, Problem{Severity: Warning, Source: e.object.Source,
-				Message: "it can't be told which object this document holds"}})
+			p.doubt(r.file.Path, doubt{e.object.Key, newProblem(ruleUnidentified, e.object.Source,
+				"it can't be told which object this document holds")})
 		case e.failed:
 			e.slot.failed, e.slot.failing = e.object, p.generation
 			p.failed = append(p.failed, e.slot)
@@ -181,7 +181,7 @@ func (p *sweep) index(r *reading) {
 // duplicate gives the problem of an object whose key another object has.
 func (e *digest) duplicate(kept *digest) []Problem {
 	if e.rival != kept {
-		e.rival, e.rivalry = kept, []Problem{e.object.problem(Error, "metadata.name",
+		e.rival, e.rivalry = kept, []Problem{e.object.problem(ruleObjectDuplicate, "metadata.name",
 			"Duplicate value: %q: %s is already defined by %s, which stays in force", e.object.Key.Name, e.object.Key, kept.object.Source)}
 	}
 	return e.rivalry
@@ -244,7 +244,7 @@ func (p *sweep) keepStale() {
 	for _, s := range p.failed {
 		if s.good != nil && s.seen != p.generation {
 			p.keep(s.good)
-			p.stays(Problem{Severity: Warning, Source: s.failed.Source}, s.good.object)
+			p.stays(newProblem(ruleStale, s.failed.Source, ""), s.good.object)
 		}
 	}
 	for _, e := range p.lastGood.objects {

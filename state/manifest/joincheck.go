@@ -27,18 +27,18 @@ func (j *joined) check(repeats []repeat) {
 	j.checkRepeats(repeats)
 }
 
-func (j *joined) warn(o *Object, field, format string, args ...any) {
-	j.findings = append(j.findings, o.problem(Warning, field, format, args...))
+func (j *joined) warn(rule Rule, o *Object, field, format string, args ...any) {
+	j.findings = append(j.findings, o.problem(rule, field, format, args...))
 }
 
 func (j *joined) checkNoSlices() {
 	o := j.demand.object
 	if len(o.Service.Spec.Selector) > 0 {
-		j.warn(o, "spec.selector", "selector present, no slices: a selector has no effect here; "+
+		j.warn(ruleSelectorNoSlices, o, "spec.selector", "selector present, no slices: a selector has no effect here; "+
 			"connections are refused until an EndpointSlice is labelled %s: %s", discoveryv1.LabelServiceName, o.Key.Name)
 		return
 	}
-	j.warn(o, "", "no EndpointSlice in namespace %s is labelled %s: %s: connections are refused",
+	j.warn(ruleNoSlices, o, "", "no EndpointSlice in namespace %s is labelled %s: %s: connections are refused",
 		o.Key.Namespace, discoveryv1.LabelServiceName, o.Key.Name)
 }
 
@@ -54,7 +54,7 @@ func (j *joined) checkPort(i int, p corev1.ServicePort) {
 		j.checkUnmatched(field, p)
 	case target.Type == intstr.Int && target.IntVal != 0 && target.IntVal != p.Port &&
 		!slices.Contains(numbers, uint16(target.IntVal)):
-		j.warn(j.demand.object, field+".targetPort", "Invalid value: %d: targetPort has no effect: the slices' port %q is %d, and that is used",
+		j.warn(ruleTargetPortDiffers, j.demand.object, field+".targetPort", "Invalid value: %d: targetPort has no effect: the slices' port %q is %d, and that is used",
 			target.IntVal, p.Name, numbers[0])
 	}
 }
@@ -70,7 +70,7 @@ func (j *joined) checkUnmatched(field string, p corev1.ServicePort) {
 	if t := p.TargetPort; t.Type == intstr.String && j.offersName(t.StrVal) {
 		hint = fmt.Sprintf("; targetPort %q has no effect, slices are matched by the Service port's name", t.StrVal)
 	}
-	j.warn(j.demand.object, field+".name", "no slice has a port %q for %s: connections to port %d are refused; the slices have %s%s",
+	j.warn(rulePortUnmatched, j.demand.object, field+".name", "no slice has a port %q for %s: connections to port %d are refused; the slices have %s%s",
 		p.Name, p.Protocol, p.Port, strings.Join(offers, ", "), hint)
 }
 
@@ -120,7 +120,7 @@ func (j *joined) checkFamilies() {
 	}
 	for _, f := range (ipv4 | ipv6).each() {
 		if c, ok := front[f]; ok && behind&f == 0 {
-			j.warn(j.demand.object, c.field, "no endpoint is %s: connections to %s are refused", f, c.frontend.Address)
+			j.warn(ruleFamilyNoEndpoints, j.demand.object, c.field, "no endpoint is %s: connections to %s are refused", f, c.frontend.Address)
 		}
 	}
 	j.checkUnusedFamilies()
@@ -130,7 +130,7 @@ func (j *joined) checkUnusedFamilies() {
 	for _, e := range j.slices {
 		for _, b := range e.backings {
 			if len(b.endpoints) > 0 && j.demand.families&b.family == 0 {
-				j.warn(e.object, "addressType", "the %s endpoints are not used: Service %s has no %s address",
+				j.warn(ruleFamilyUnused, e.object, "addressType", "the %s endpoints are not used: Service %s has no %s address",
 					b.family, j.demand.object.Key.ObjectName, b.family)
 			}
 		}
@@ -149,10 +149,10 @@ func (j *joined) checkPolicies() {
 		return
 	}
 	if j.demand.service.ExternalTrafficPolicy == state.Local {
-		j.warn(j.demand.object, "spec.externalTrafficPolicy", "Local, but no endpoint has a nodeName: no host has endpoints of its own, and all drop the traffic")
+		j.warn(ruleLocalWithoutNodes, j.demand.object, "spec.externalTrafficPolicy", "Local, but no endpoint has a nodeName: no host has endpoints of its own, and all drop the traffic")
 	}
 	if j.demand.service.InternalTrafficPolicy == state.Local {
-		j.warn(j.demand.object, "spec.internalTrafficPolicy", "Local, but no endpoint has a nodeName: no host has endpoints of its own, and all drop the traffic")
+		j.warn(ruleLocalWithoutNodes, j.demand.object, "spec.internalTrafficPolicy", "Local, but no endpoint has a nodeName: no host has endpoints of its own, and all drop the traffic")
 	}
 }
 
@@ -184,7 +184,7 @@ func (j *joined) checkRepeats(repeats []repeat) {
 		if s.differ {
 			differ = "; where they differ, that one counts"
 		}
-		j.warn(k.lost, fieldOf(k.lost, s.first.Addr()), "Duplicate value: %q: also in %s (%s)%s%s", s.first, k.kept.Key, k.kept.Source, differ, more(s.n))
+		j.warn(ruleEndpointRepeated, k.lost, fieldOf(k.lost, s.first.Addr()), "Duplicate value: %q: also in %s (%s)%s%s", s.first, k.kept.Key, k.kept.Source, differ, more(s.n))
 	}
 }
 
@@ -213,7 +213,7 @@ func (j *joined) withoutLoops(eps []state.Endpoint) []state.Endpoint {
 func (j *joined) reportLoop(a netip.Addr) {
 	for _, e := range j.slices {
 		if field := fieldOf(e.object, a); field != "" {
-			j.findings = append(j.findings, e.object.problem(Error, field,
+			j.findings = append(j.findings, e.object.problem(ruleEndpointOwnClusterIP, field,
 				"Invalid value: %q: this is the clusterIP of the endpoint's own Service %s; the endpoint is not used", a, j.demand.object.Key.ObjectName))
 		}
 	}

@@ -29,13 +29,13 @@ func checkKind(h head) []finding {
 	want, known := apiVersionOf(h.Kind)
 	switch {
 	case h.Kind == "":
-		return []finding{{field: "kind", message: "Required value: must be Service, EndpointSlice, Endpoints, Node or List"}}
+		return []finding{{rule: ruleKindRequired, field: "kind", message: "Required value: must be Service, EndpointSlice, Endpoints, Node or List"}}
 	case !known:
-		return []finding{{field: "kind", message: fmt.Sprintf("Unsupported value: %q (apiVersion %q): must be Service, EndpointSlice, Endpoints, Node or List", h.Kind, h.APIVersion)}}
+		return []finding{{rule: ruleKindUnsupported, field: "kind", message: fmt.Sprintf("Unsupported value: %q (apiVersion %q): must be Service, EndpointSlice, Endpoints, Node or List", h.Kind, h.APIVersion)}}
 	case h.APIVersion == "":
-		return []finding{{field: "apiVersion", message: fmt.Sprintf("Required value: %s needs %s", h.Kind, want)}}
+		return []finding{{rule: ruleVersionRequired, field: "apiVersion", message: fmt.Sprintf("Required value: %s needs %s", h.Kind, want)}}
 	case h.APIVersion != want:
-		return []finding{{field: "apiVersion", message: fmt.Sprintf("Unsupported value: %q: %s needs %s", h.APIVersion, h.Kind, want)}}
+		return []finding{{rule: ruleVersionMismatch, field: "apiVersion", message: fmt.Sprintf("Unsupported value: %q: %s needs %s", h.APIVersion, h.Kind, want)}}
 	}
 	return nil
 }

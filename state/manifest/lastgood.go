@@ -168,14 +168,14 @@ func ReadLastGood(path string, cfg Config) ([]*Object, []Problem) {
 		files, docs, err = splitLastGood(data)
 	}
 	if err != nil {
-		return nil, []Problem{lastGoodProblem(path, "the last good versions are ignored: %v", err)}
+		return nil, []Problem{lastGoodProblem(ruleLastGoodDamaged, path, "the last good versions are ignored: %v", err)}
 	}
 	var objects []*Object
 	var problems []Problem
 	for i, decoded := range DecodeFiles(files, cfg, nil) {
 		o := moveTo(decoded, docs[i].line)
 		if o == nil {
-			problems = append(problems, lastGoodProblem(path, "the last good version (%s:%d) is not good any more, and ignored", files[i].Path, docs[i].line))
+			problems = append(problems, lastGoodProblem(ruleLastGoodRefused, path, "the last good version (%s:%d) is not good any more, and ignored", files[i].Path, docs[i].line))
 			continue
 		}
 		objects = append(objects, o)
@@ -183,8 +183,8 @@ func ReadLastGood(path string, cfg Config) ([]*Object, []Problem) {
 	return objects, problems
 }
 
-func lastGoodProblem(path, format string, args ...any) Problem {
-	return Problem{Severity: Warning, Source: state.Source{File: path, Line: 1}, Message: fmt.Sprintf(format, args...)}
+func lastGoodProblem(rule Rule, path, format string, args ...any) Problem {
+	return newProblem(rule, state.Source{File: path, Line: 1}, format, args...)
 }
 
 // moveTo gives the one good object that was decoded, with the place it had in

@@ -62,7 +62,7 @@ func decodeDocument(file string, doc document, cfg Config) []*Object {
 	}
 	findings = append(findings, d.leadingZeros()...)
 	if js[0] != '{' {
-		return []*Object{d.failed(item{}, append(findings, finding{message: "must be an object with apiVersion and kind"}))}
+		return []*Object{d.failed(item{}, append(findings, finding{rule: ruleNotAnObject, message: "must be an object with apiVersion and kind"}))}
 	}
 	it := item{head: headOf(js), json: js}
 	if kind, ok := listOf(it.head); ok {
@@ -107,7 +107,7 @@ func (d *decoding) fill(o *Object, it item) []finding {
 		return within(it.path, f)
 	}
 	if len(it.json) > maxObject {
-		return within(it.path, []finding{{message: fmt.Sprintf("is %d bytes long as JSON: must not be longer than %d", len(it.json), maxObject)}})
+		return within(it.path, []finding{{rule: ruleDocumentSize, message: fmt.Sprintf("is %d bytes long as JSON: must not be longer than %d", len(it.json), maxObject)}})
 	}
 	var found []finding
 	switch it.Kind {
@@ -138,7 +138,7 @@ func decodeInto(js []byte, into any, read func() []finding) []finding {
 	}
 	found := misfits(js, reflect.TypeOf(into).Elem())
 	if !hasErrors(found) {
-		return []finding{{message: errors.Join(append(strict, err)...).Error()}}
+		return []finding{{rule: ruleWrongType, message: errors.Join(append(strict, err)...).Error()}}
 	}
 	for _, f := range read() {
 		if !followsMisfit(f, found) {
@@ -153,7 +153,7 @@ func decodeInto(js []byte, into any, read func() []finding) []finding {
 // type of the Service or a field of the document itself is wrong.
 func followsMisfit(f finding, found []finding) bool {
 	for _, m := range found {
-		if !m.misfit {
+		if m.rule != ruleWrongType {
 			continue
 		}
 		object := holderOf(m.field)
@@ -170,8 +170,8 @@ func followsMisfit(f finding, found []finding) bool {
 func tolerateNode(found []finding) []finding {
 	for i, f := range found {
 		read := strings.HasPrefix(f.field, "status.addresses")
-		if f.unknown && !read && (strings.HasPrefix(f.field, "spec.") || strings.HasPrefix(f.field, "status.")) {
-			found[i].warning = true
+		if f.rule == ruleUnknownField && !read && (strings.HasPrefix(f.field, "spec.") || strings.HasPrefix(f.field, "status.")) {
+			found[i].rule = ruleUnknownNodeField
 		}
 	}
 	return found
@@ -201,14 +201,10 @@ func (d *decoding) problems(key Key, findings []finding) []Problem {
 		if f.line == 0 {
 			f.line = d.line(f.field)
 		}
-		p := Problem{
-			Severity: Error, Object: key, Document: d.doc.number, Field: f.field, Message: f.message,
+		ps = append(ps, Problem{
+			Rule: f.rule, Severity: f.severity(), Object: key, Document: d.doc.number, Field: f.field, Message: f.message,
 			Source: state.Source{File: d.file, Line: d.doc.line + max(f.line, 1) - 1},
-		}
-		if f.warning {
-			p.Severity = Warning
-		}
-		ps = append(ps, p)
+		})
 	}
 	return ps
 }

@@ -10,11 +10,17 @@ import (
 	"pointsman/state"
 )
 
+// newProblem makes a problem that is about no field.
+func newProblem(rule Rule, at state.Source, format string, args ...any) Problem {
+	return Problem{Rule: rule, Severity: severityOf(rule), Source: at, Message: fmt.Sprintf(format, args...)}
+}
+
 // problem makes a finding about a field of a good document, at the field's
 // line. That means parsing the document again, which is why such findings are
 // kept rather than made anew.
-func (o *Object) problem(severity Severity, field, format string, args ...any) Problem {
-	p := Problem{Severity: severity, Source: o.Source, Object: o.Key, Field: field, Message: fmt.Sprintf(format, args...)}
+func (o *Object) problem(rule Rule, field, format string, args ...any) Problem {
+	p := newProblem(rule, o.Source, format, args...)
+	p.Object, p.Field = o.Key, field
 	if o.doc == nil {
 		return p
 	}

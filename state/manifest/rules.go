@@ -233,6 +233,26 @@ const (
 	ruleNodeNameUnknown      Rule = "node-name-unknown"
 )
 
+// Annotations of ours.
+const (
+	ruleAnnotationMisplaced Rule = "annotation-misplaced"
+	ruleProbeSize           Rule = "probe-size"
+	ruleProbeHandler        Rule = "probe-handler"
+	ruleProbeNumber         Rule = "probe-number"
+	ruleProbeUnused         Rule = "probe-field-unused"
+	ruleProbePort           Rule = "probe-port"
+	ruleProbePortUnmatched  Rule = "probe-port-unmatched"
+	ruleProbeScheme         Rule = "probe-scheme"
+	ruleProbeHost           Rule = "probe-host"
+	ruleProbeHeader         Rule = "probe-header"
+	ruleProbeCommand        Rule = "probe-command"
+	ruleWhenAllFail         Rule = "when-all-fail"
+	rulePanicThreshold      Rule = "panic-threshold"
+	ruleNodeSelector        Rule = "node-selector-syntax"
+	ruleNodeSelectorNoNodes Rule = "node-selector-without-nodes"
+	ruleNodeSelectorNone    Rule = "node-selector-selects-none"
+)
+
 // Services and slices together.
 const (
 	ruleNoSlices             Rule = "service-without-slices"

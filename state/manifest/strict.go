@@ -22,10 +22,10 @@ func misfits(js []byte, t reflect.Type) []finding {
 	var found []finding
 	duplicates, err := strictjson.UnmarshalStrict(js, &value, strictjson.DisallowDuplicateFields)
 	if err != nil {
-		return []finding{{message: err.Error()}}
+		return []finding{{rule: ruleDocumentSyntax, message: err.Error()}}
 	}
 	for _, e := range duplicates {
-		f := finding{message: e.Error()}
+		f := finding{rule: ruleDuplicateField, message: e.Error()}
 		if at, ok := e.(strictjson.FieldError); ok {
 			f.field = at.FieldPath()
 		}
@@ -75,7 +75,7 @@ func (w *misfitter) object(path string, v any, t reflect.Type) {
 			w.value(join(path, key), m[key], ft)
 			continue
 		}
-		f := finding{unknown: true, field: join(path, key)}
+		f := finding{rule: ruleUnknownField, field: join(path, key)}
 		f.message = fmt.Sprintf("unknown field %q", f.field)
 		for name := range fields {
 			if strings.EqualFold(name, key) {
@@ -164,7 +164,7 @@ func (w *misfitter) misfit(path string, v any, detail string) {
 	if err != nil || len(js) > 80 {
 		js = []byte(fmt.Sprintf("%T", v))
 	}
-	w.found = append(w.found, finding{misfit: true, field: path, message: fmt.Sprintf("Invalid value: %s: %s", js, detail)})
+	w.found = append(w.found, finding{rule: ruleWrongType, field: path, message: fmt.Sprintf("Invalid value: %s: %s", js, detail)})
 }
 
 // fieldsOf gives the types of a struct's fields by their names in JSON, those

@@ -95,8 +95,8 @@ const (
 
 // Problem is one finding about the manifests.
 type Problem struct {
-	Rule     Rule     // never empty
-	Severity Severity // the rule's
+	Rule     Rule         // never empty
+	Severity Severity     // the rule's
 	Source   state.Source // the line of the field itself where it is known, else the document's
 	Document int          // the document's number in its file, from 1; 0 where no document is meant
 	Object   Key          // zero where it could not be told

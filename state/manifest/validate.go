@@ -33,16 +33,16 @@ func (f *findings) meta(m *metav1.ObjectMeta, name func(string) []string) {
 	namePath := metaPath.Child("name")
 	switch {
 	case m.GenerateName != "":
-		f.err(field.Forbidden(metaPath.Child("generateName"), "must have a name: a generated one would differ from host to host"))
+		f.err(ruleNameGenerated, field.Forbidden(metaPath.Child("generateName"), "must have a name: a generated one would differ from host to host"))
 	case m.Name == "":
-		f.err(field.Required(namePath, ""))
+		f.err(ruleNameRequired, field.Required(namePath, ""))
 	}
 	if m.Name != "" {
-		f.invalid(namePath, m.Name, name(m.Name))
+		f.err(ruleNameSyntax, invalid(namePath, m.Name, name(m.Name))...)
 	}
-	f.sorted(metavalidation.ValidateLabels(m.Labels, metaPath.Child("labels")))
+	f.sorted(ruleLabelSyntax, metavalidation.ValidateLabels(m.Labels, metaPath.Child("labels")))
 	if len(m.Annotations) > 0 {
-		f.sorted(apivalidation.ValidateAnnotations(m.Annotations, annPath))
+		f.sorted(ruleAnnotationSyntax, apivalidation.ValidateAnnotations(m.Annotations, annPath))
 		f.ownAnnotations(m.Annotations)
 	}
 }
@@ -50,21 +50,23 @@ func (f *findings) meta(m *metav1.ObjectMeta, name func(string) []string) {
 // namespacedMeta is meta of an object that has a namespace.
 func (f *findings) namespacedMeta(m *metav1.ObjectMeta, name func(string) []string) {
 	f.meta(m, name)
-	f.invalid(metaPath.Child("namespace"), m.Namespace, validation.IsDNS1123Label(m.Namespace))
+	f.err(ruleNamespaceSyntax, invalid(metaPath.Child("namespace"), m.Namespace, validation.IsDNS1123Label(m.Namespace))...)
 }
 
-// invalid adds an error for each message that a check of a value gave.
-func (f *findings) invalid(path *field.Path, value any, messages []string) {
+// invalid gives an error for each message that a check of a value gave.
+func invalid(path *field.Path, value any, messages []string) (list field.ErrorList) {
 	for _, m := range messages {
-		f.err(field.Invalid(path, value, m))
+		list = append(list, field.Invalid(path, value, m))
 	}
+	return list
 }
 
 // oneOf checks that a value is one of a set.
-func oneOf[T ~string](f *findings, path *field.Path, value T, set []T) {
-	if !slices.Contains(set, value) {
-		f.err(field.NotSupported(path, value, set))
+func oneOf[T ~string](path *field.Path, value T, set []T) field.ErrorList {
+	if slices.Contains(set, value) {
+		return nil
 	}
+	return field.ErrorList{field.NotSupported(path, value, set)}
 }
 
 // legacyAddr reads an address of a field that may hold IPv6 in any spelling.
@@ -72,11 +74,11 @@ func oneOf[T ~string](f *findings, path *field.Path, value T, set []T) {
 func (f *findings) legacyAddr(path *field.Path, text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Is4In6() || addr.Zone() != "" {
-		f.err(validation.IsValidIPForLegacyField(path, text, true, nil)...)
+		f.err(ruleAddressSyntax, validation.IsValidIPForLegacyField(path, text, true, nil)...)
 		return netip.Addr{}
 	}
 	if addr.Is6() && addr.String() != text {
-		f.warn(path, "IPv6 address %q should be in RFC 5952 canonical format (%q)", text, addr)
+		f.warn(ruleAddressCanonical, path, "IPv6 address %q should be in RFC 5952 canonical format (%q)", text, addr)
 	}
 	return addr
 }
@@ -92,24 +94,25 @@ func (f *findings) usableAddr(path *field.Path, text string) netip.Addr {
 }
 
 func (f *findings) usable(path *field.Path, addr netip.Addr) bool {
-	detail := ""
+	var rule Rule
+	var detail string
 	switch {
 	case addr.IsUnspecified():
-		detail = fmt.Sprintf("may not be unspecified (%s)", addr)
+		rule, detail = ruleAddressUnspecified, fmt.Sprintf("may not be unspecified (%s)", addr)
 	case addr.IsLoopback():
-		detail = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+		rule, detail = ruleAddressLoopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"
 	case addr.IsLinkLocalUnicast():
-		detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+		rule, detail = ruleAddressLinkLocal, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
 	case addr.IsLinkLocalMulticast():
-		detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/16)"
+		rule, detail = ruleAddressLinkMulticast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/16)"
 	case addr.IsMulticast():
-		detail = "may not be a multicast address (224.0.0.0/4, ff00::/8)"
+		rule, detail = ruleAddressMulticast, "may not be a multicast address (224.0.0.0/4, ff00::/8)"
 	case addr == limitedBroadcast:
-		detail = "may not be the broadcast address"
+		rule, detail = ruleAddressBroadcast, "may not be the broadcast address"
 	default:
 		return true
 	}
-	f.err(field.Invalid(path, addr.String(), detail))
+	f.err(rule, field.Invalid(path, addr.String(), detail))
 	return false
 }
 
@@ -121,27 +124,27 @@ func (f *findings) prefix(path *field.Path, text string) netip.Prefix {
 	errs := validation.IsValidCIDRForLegacyField(path, text, true, nil)
 	p, err := netip.ParsePrefix(text)
 	if len(errs) > 0 || err != nil {
-		f.err(errs...)
+		f.err(ruleCIDRSyntax, errs...)
 		if len(errs) == 0 {
-			f.err(field.Invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
+			f.err(ruleCIDRSyntax, field.Invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))
 		}
 		return netip.Prefix{}
 	}
 	if p.Addr().Is6() && p.String() != text {
-		f.warn(path, "IPv6 CIDR value %q should be in RFC 5952 canonical format (%q)", text, p)
+		f.warn(ruleCIDRCanonical, path, "IPv6 CIDR value %q should be in RFC 5952 canonical format (%q)", text, p)
 	}
 	return p
 }
 
-// port checks a port number.
-func (f *findings) port(path *field.Path, n int32) {
-	f.invalid(path, n, validation.IsValidPortNum(int(n)))
+// portNumber checks a port number.
+func portNumber(path *field.Path, n int32) field.ErrorList {
+	return invalid(path, n, validation.IsValidPortNum(int(n)))
 }
 
 // appProtocol checks an appProtocol, which is not used.
 func (f *findings) appProtocol(path *field.Path, p *string) {
 	if p != nil {
-		f.invalid(path.Child("appProtocol"), *p, validation.IsQualifiedName(*p))
+		f.err(ruleAppProtocol, invalid(path.Child("appProtocol"), *p, validation.IsQualifiedName(*p))...)
 	}
 }
 
@@ -158,6 +161,6 @@ func serviceCIDR(cfg Config, addr netip.Addr) (netip.Prefix, bool) {
 // outsideCIDRs warns of an address that others know as a clusterIP.
 func (f *findings) outsideCIDRs(path *field.Path, addr netip.Addr, cfg Config) {
 	if cidr, ok := serviceCIDR(cfg, addr); ok {
-		f.warn(path, "%s is in the service CIDR %s, which is for clusterIPs", addr, cidr)
+		f.warn(ruleAddressInServiceCIDR, path, "%s is in the service CIDR %s, which is for clusterIPs", addr, cidr)
 	}
 }

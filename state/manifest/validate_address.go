@@ -24,22 +24,22 @@ func (f *findings) clusterIPs(spec *corev1.ServiceSpec, cfg Config) {
 	path := specPath.Child("clusterIPs")
 	switch {
 	case spec.ClusterIP == "" && len(spec.ClusterIPs) > 0:
-		f.err(field.Invalid(path, spec.ClusterIPs, "must be empty when `clusterIP` is not specified"))
+		f.err(ruleClusterIPUnset, field.Invalid(path, spec.ClusterIPs, "must be empty when `clusterIP` is not specified"))
 	case spec.ClusterIP != "" && !sameAddr(spec.ClusterIPs[0], spec.ClusterIP):
-		f.err(field.Invalid(path, spec.ClusterIPs, "first value must match `clusterIP`"))
+		f.err(ruleClusterIPFirst, field.Invalid(path, spec.ClusterIPs, "first value must match `clusterIP`"))
 	}
 	if len(spec.ClusterIPs) > 2 {
-		f.err(field.Invalid(path, spec.ClusterIPs, "may only hold up to 2 values"))
+		f.err(ruleClusterIPTooMany, field.Invalid(path, spec.ClusterIPs, "may only hold up to 2 values"))
 	}
 	addrs, ok := f.parseClusterIPs(path, spec, cfg)
 	if !ok || len(addrs) < 2 {
 		return
 	}
 	if !slices.ContainsFunc(addrs, netip.Addr.Is4) || !slices.ContainsFunc(addrs, netip.Addr.Is6) {
-		f.err(field.Invalid(path, spec.ClusterIPs, "may specify no more than one IP for each IP family"))
+		f.err(ruleClusterIPSameFamily, field.Invalid(path, spec.ClusterIPs, "may specify no more than one IP for each IP family"))
 	}
 	if *spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
-		f.err(field.Invalid(specPath.Child("ipFamilyPolicy"), *spec.IPFamilyPolicy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
+		f.err(ruleDualStackPolicy, field.Invalid(specPath.Child("ipFamilyPolicy"), *spec.IPFamilyPolicy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
 	}
 }
 
@@ -49,7 +49,7 @@ func (f *findings) parseClusterIPs(path *field.Path, spec *corev1.ServiceSpec, c
 	for i, text := range spec.ClusterIPs {
 		if i == 0 && text == corev1.ClusterIPNone {
 			if len(spec.ClusterIPs) > 1 {
-				f.err(field.Invalid(path, spec.ClusterIPs, "'None' must be the first and only value"))
+				f.err(ruleClusterIPNone, field.Invalid(path, spec.ClusterIPs, "'None' must be the first and only value"))
 				ok = false
 			}
 			continue
@@ -61,7 +61,7 @@ func (f *findings) parseClusterIPs(path *field.Path, spec *corev1.ServiceSpec, c
 		}
 		addrs = append(addrs, addr)
 		if i < len(spec.IPFamilies) && slices.Contains(ipFamilies, spec.IPFamilies[i]) && spec.IPFamilies[i] != familyOf(addr) {
-			f.err(field.Invalid(path.Index(i), text, fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", spec.IPFamilies[i], i)))
+			f.err(ruleClusterIPFamily, field.Invalid(path.Index(i), text, fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", spec.IPFamilies[i], i)))
 			continue
 		}
 		f.allocatable(path.Index(i), addr, cfg)
@@ -75,20 +75,21 @@ func (f *findings) allocatable(path *field.Path, addr netip.Addr, cfg Config) {
 		return
 	}
 	cidr, ok := serviceCIDR(cfg, addr)
-	detail := ""
+	var rule Rule
+	var detail string
 	switch {
 	case !slices.Contains(families(cfg), familyOf(addr)):
-		detail = fmt.Sprintf("%s is not configured: no service CIDR is %s", familyOf(addr), familyOf(addr))
+		rule, detail = ruleClusterIPUnconfigured, fmt.Sprintf("%s is not configured: no service CIDR is %s", familyOf(addr), familyOf(addr))
 	case !ok:
-		detail = fmt.Sprintf("is not in a service CIDR (%s)", prefixList(cfg.ServiceCIDRs))
+		rule, detail = ruleClusterIPRange, fmt.Sprintf("is not in a service CIDR (%s)", prefixList(cfg.ServiceCIDRs))
 	case addr == cidr.Masked().Addr():
-		detail = fmt.Sprintf("is the network address of the service CIDR %s", cidr)
+		rule, detail = ruleClusterIPNetwork, fmt.Sprintf("is the network address of the service CIDR %s", cidr)
 	case addr.Is4() && !cidr.Contains(addr.Next()):
-		detail = fmt.Sprintf("is the broadcast address of the service CIDR %s", cidr)
+		rule, detail = ruleClusterIPBroadcast, fmt.Sprintf("is the broadcast address of the service CIDR %s", cidr)
 	default:
 		return
 	}
-	f.err(field.Invalid(path, addr.String(), detail))
+	f.err(rule, field.Invalid(path, addr.String(), detail))
 }
 
 func prefixList(ps []netip.Prefix) string {
@@ -114,22 +115,22 @@ func (f *findings) families(spec *corev1.ServiceSpec, cfg Config) {
 	}
 	path := specPath.Child("ipFamilyPolicy")
 	policy := *spec.IPFamilyPolicy
-	oneOf(f, path, policy, ipFamilyPolicies)
+	f.err(ruleFamilyPolicy, oneOf(path, policy, ipFamilyPolicies)...)
 	f.familyList(spec.IPFamilies)
 	if policy == corev1.IPFamilyPolicySingleStack && len(spec.IPFamilies) == 2 {
-		f.err(field.Invalid(path, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
+		f.err(ruleDualStackPolicy, field.Invalid(path, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
 	}
 	if isHeadless(spec) && len(spec.Selector) == 0 {
 		return
 	}
 	configured := families(cfg)
 	if policy == corev1.IPFamilyPolicyRequireDualStack && len(configured) < 2 {
-		f.err(field.Invalid(path, policy, fmt.Sprintf("there are no dual-stack services: every service CIDR is %s", configured[0])))
+		f.err(ruleDualStackUnconfigured, field.Invalid(path, policy, fmt.Sprintf("there are no dual-stack services: every service CIDR is %s", configured[0])))
 	}
 	for i, family := range spec.IPFamilies {
 		given := i < len(spec.ClusterIPs) && !isHeadless(spec) // then the address has the error
 		if !given && slices.Contains(ipFamilies, family) && !slices.Contains(configured, family) {
-			f.err(field.Invalid(specPath.Child("ipFamilies").Index(i), family, "not configured: no service CIDR is of this family"))
+			f.err(ruleFamilyUnconfigured, field.Invalid(specPath.Child("ipFamilies").Index(i), family, "not configured: no service CIDR is of this family"))
 		}
 	}
 }
@@ -137,9 +138,9 @@ func (f *findings) families(spec *corev1.ServiceSpec, cfg Config) {
 func (f *findings) familyList(list []corev1.IPFamily) {
 	for i, family := range list {
 		path := specPath.Child("ipFamilies").Index(i)
-		oneOf(f, path, family, ipFamilies)
+		f.err(ruleFamily, oneOf(path, family, ipFamilies)...)
 		if slices.Contains(list[:i], family) {
-			f.err(field.Duplicate(path, family))
+			f.err(ruleFamilyDuplicate, field.Duplicate(path, family))
 		}
 	}
 }
@@ -171,7 +172,7 @@ func (f *findings) serviceAddrs(svc *corev1.Service, cfg Config) {
 	for _, l := range slices.Concat(external, balancer) {
 		f.outsideCIDRs(l.path, l.addr, cfg)
 		if families := svc.Spec.IPFamilies; len(families) > 0 && !slices.Contains(families, familyOf(l.addr)) {
-			f.warn(l.path, "%s is not programmed: spec.ipFamilies has no %s", l.addr, familyOf(l.addr))
+			f.warn(ruleAddressFamily, l.path, "%s is not programmed: spec.ipFamilies has no %s", l.addr, familyOf(l.addr))
 		}
 	}
 }
@@ -179,7 +180,7 @@ func (f *findings) serviceAddrs(svc *corev1.Service, cfg Config) {
 func (f *findings) apart(list []located, taken map[netip.Addr]string) {
 	for _, l := range list {
 		if other, ok := taken[l.addr]; ok {
-			f.err(field.Invalid(l.path, l.addr.String(), "already used by "+other))
+			f.err(ruleAddressTwice, field.Invalid(l.path, l.addr.String(), "already used by "+other))
 		}
 	}
 }
@@ -193,7 +194,7 @@ func (f *findings) externalIPs(spec *corev1.ServiceSpec) []located {
 		switch {
 		case !addr.IsValid():
 		case seen[addr]:
-			f.err(field.Duplicate(path, text))
+			f.err(ruleExternalIPDuplicate, field.Duplicate(path, text))
 		default:
 			seen[addr] = true
 			all = append(all, located{path, addr})

@@ -32,7 +32,7 @@ func (f *findings) loadBalancerAddrs(svc *corev1.Service) []located {
 	all = slices.DeleteFunc(all, func(l located) bool { return !l.addr.IsValid() })
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		for _, l := range all {
-			f.warn(l.path, "is ignored when spec.type is not %q", corev1.ServiceTypeLoadBalancer)
+			f.warn(ruleBalancerIPIgnored, l.path, "is ignored when spec.type is not %q", corev1.ServiceTypeLoadBalancer)
 		}
 		return nil
 	}
@@ -54,9 +54,9 @@ func (f *findings) ingress(svc *corev1.Service) []located {
 		switch {
 		case in.IPMode == nil:
 		case in.IP == "":
-			f.err(field.Forbidden(path.Child("ipMode"), "may not be specified when `ip` is not set"))
+			f.err(ruleIngressModeWithoutIP, field.Forbidden(path.Child("ipMode"), "may not be specified when `ip` is not set"))
 		default:
-			oneOf(f, path.Child("ipMode"), *in.IPMode, ipModes)
+			f.err(ruleIngressMode, oneOf(path.Child("ipMode"), *in.IPMode, ipModes)...)
 		}
 		f.ingressHostname(path.Child("hostname"), in.Hostname)
 	}
@@ -67,9 +67,9 @@ func (f *findings) ingressHostname(path *field.Path, name string) {
 	if name == "" {
 		return
 	}
-	f.invalid(path, name, validation.IsDNS1123Subdomain(name))
+	f.err(ruleIngressHostname, invalid(path, name, validation.IsDNS1123Subdomain(name))...)
 	if _, err := netip.ParseAddr(name); err == nil {
-		f.err(field.Invalid(path, name, "must be a DNS name, not an IP address"))
+		f.err(ruleIngressHostname, field.Invalid(path, name, "must be a DNS name, not an IP address"))
 	}
 }
 
@@ -82,7 +82,7 @@ func (f *findings) sourceRanges(svc *corev1.Service) {
 		return
 	}
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		f.err(field.Forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
+		f.err(ruleSourceRangesType, field.Forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
 	}
 	limited := map[corev1.IPFamily]bool{}
 	for i, text := range ranges {
@@ -96,7 +96,7 @@ func (f *findings) sourceRanges(svc *corev1.Service) {
 	}
 	for _, family := range svc.Spec.IPFamilies {
 		if len(limited) > 0 && !limited[family] {
-			f.warn(path, "has no %s range: any %s client may connect", family, family)
+			f.warn(ruleSourceRangesFamily, path, "has no %s range: any %s client may connect", family, family)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func readEndpoints(ep *corev1.Endpoints, cfg Config) []finding {
 		ss := &ep.Subsets[i]
 		path := field.NewPath("subsets").Index(i)
 		if len(ss.Addresses)+len(ss.NotReadyAddresses) == 0 {
-			f.err(field.Required(path, "must specify `addresses` or `notReadyAddresses`"))
+			f.err(ruleSubsetEmpty, field.Required(path, "must specify `addresses` or `notReadyAddresses`"))
 		}
 		f.subsetAddrs(path.Child("addresses"), ss.Addresses, cfg)
 		f.subsetAddrs(path.Child("notReadyAddresses"), ss.NotReadyAddresses, cfg)
@@ -34,10 +34,10 @@ func (f *findings) subsetAddrs(path *field.Path, addrs []corev1.EndpointAddress,
 			f.backendOutsideCIDRs(at.Child("ip"), addr, cfg)
 		}
 		if a.Hostname != "" {
-			f.invalid(at.Child("hostname"), a.Hostname, validation.IsDNS1123Label(a.Hostname))
+			f.err(ruleEndpointHostname, invalid(at.Child("hostname"), a.Hostname, validation.IsDNS1123Label(a.Hostname))...)
 		}
 		if a.NodeName != nil {
-			f.invalid(at.Child("nodeName"), *a.NodeName, validation.IsDNS1123Subdomain(*a.NodeName))
+			f.err(ruleEndpointNodeName, invalid(at.Child("nodeName"), *a.NodeName, validation.IsDNS1123Subdomain(*a.NodeName))...)
 		}
 	}
 }
@@ -47,12 +47,12 @@ func (f *findings) subsetPorts(path *field.Path, ports []corev1.EndpointPort) {
 		at := path.Index(i)
 		switch {
 		case p.Name == "" && len(ports) > 1:
-			f.err(field.Required(at.Child("name"), ""))
+			f.err(ruleSlicePortNameRequired, field.Required(at.Child("name"), ""))
 		case p.Name != "":
-			f.invalid(at.Child("name"), p.Name, validation.IsDNS1123Label(p.Name))
+			f.err(ruleSlicePortNameSyntax, invalid(at.Child("name"), p.Name, validation.IsDNS1123Label(p.Name))...)
 		}
-		f.port(at.Child("port"), p.Port)
-		oneOf(f, at.Child("protocol"), p.Protocol, protocols)
+		f.err(ruleSlicePortRange, portNumber(at.Child("port"), p.Port)...)
+		f.err(ruleSlicePortProtocol, oneOf(at.Child("protocol"), p.Protocol, protocols)...)
 		f.appProtocol(at, p.AppProtocol)
 	}
 }

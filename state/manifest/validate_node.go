@@ -16,7 +16,7 @@ func readNode(node *corev1.Node) []finding {
 	var f findings
 	f.meta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
 	if node.Namespace != "" {
-		f.err(field.Forbidden(metaPath.Child("namespace"), "not allowed on this type"))
+		f.err(ruleNodeNamespace, field.Forbidden(metaPath.Child("namespace"), "not allowed on this type"))
 	}
 	var seen []netip.Addr
 	for i, a := range node.Status.Addresses {
@@ -26,12 +26,12 @@ func readNode(node *corev1.Node) []finding {
 		path := field.NewPath("status", "addresses").Index(i).Child("address")
 		addr := f.usableAddr(path, a.Address)
 		if addr.IsValid() && slices.Contains(seen, addr) {
-			f.err(field.Duplicate(path, a.Address))
+			f.err(ruleNodeAddressDuplicate, field.Duplicate(path, a.Address))
 		}
 		seen = append(seen, addr)
 	}
 	if len(seen) == 0 {
-		f.warn(field.NewPath("status", "addresses"), "there is no InternalIP: where this node is cannot be told")
+		f.warn(ruleNodeWithoutAddress, field.NewPath("status", "addresses"), "there is no InternalIP: where this node is cannot be told")
 	}
 	return f
 }

@@ -16,12 +16,12 @@ var (
 // affinity checks the session affinity. The API server's message has it that
 // the time must be less than 86400; it takes 86400 too.
 func (f *findings) affinity(spec *corev1.ServiceSpec) {
-	oneOf(f, specPath.Child("sessionAffinity"), spec.SessionAffinity, affinities)
+	f.err(ruleAffinity, oneOf(specPath.Child("sessionAffinity"), spec.SessionAffinity, affinities)...)
 	if spec.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return
 	}
 	if t := *spec.SessionAffinityConfig.ClientIP.TimeoutSeconds; t < 1 || t > maxAffinitySeconds {
-		f.err(field.Invalid(specPath.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t, validation.InclusiveRangeError(1, maxAffinitySeconds)))
+		f.err(ruleAffinityTimeout, field.Invalid(specPath.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t, validation.InclusiveRangeError(1, maxAffinitySeconds)))
 	}
 }
 
@@ -33,18 +33,18 @@ func (f *findings) trafficPolicies(svc *corev1.Service) {
 	external := specPath.Child("externalTrafficPolicy")
 	switch {
 	case externallyAccessible(svc):
-		oneOf(f, external, spec.ExternalTrafficPolicy, externalPolicies)
+		f.err(ruleExternalPolicy, oneOf(external, spec.ExternalTrafficPolicy, externalPolicies)...)
 	case spec.ExternalTrafficPolicy != "":
-		f.err(field.Invalid(external, spec.ExternalTrafficPolicy, "may only be set for externally-accessible services"))
+		f.err(ruleExternalPolicyType, field.Invalid(external, spec.ExternalTrafficPolicy, "may only be set for externally-accessible services"))
 	}
 	if p := spec.InternalTrafficPolicy; p != nil {
-		oneOf(f, specPath.Child("internalTrafficPolicy"), *p, internalPolicies)
+		f.err(ruleInternalPolicy, oneOf(specPath.Child("internalTrafficPolicy"), *p, internalPolicies)...)
 	}
 	if d := spec.TrafficDistribution; d != nil {
 		path := specPath.Child("trafficDistribution")
-		oneOf(f, path, *d, distributions)
+		f.err(ruleDistribution, oneOf(path, *d, distributions)...)
 		if *d == corev1.ServiceTrafficDistributionPreferClose {
-			f.warn(path, "%q is deprecated; use %q", *d, corev1.ServiceTrafficDistributionPreferSameZone)
+			f.warn(rulePreferClose, path, "%q is deprecated; use %q", *d, corev1.ServiceTrafficDistributionPreferSameZone)
 		}
 	}
 }
@@ -58,13 +58,13 @@ func (f *findings) healthCheckNodePort(svc *corev1.Service, cfg Config) {
 	case n == 0:
 		return
 	case svc.Spec.Type != corev1.ServiceTypeLoadBalancer || svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal:
-		f.err(field.Invalid(path, n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+		f.err(ruleHealthPortPolicy, field.Invalid(path, n, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
 		return
 	}
-	f.inNodePortRange(path, n, cfg)
+	f.err(ruleHealthPortRange, inNodePortRange(path, n, cfg)...)
 	for i := range svc.Spec.Ports {
 		if svc.Spec.Ports[i].NodePort == n {
-			f.err(field.Invalid(path, n, "already used by "+specPath.Child("ports").Index(i).Child("nodePort").String()))
+			f.err(ruleHealthPortShared, field.Invalid(path, n, "already used by "+specPath.Child("ports").Index(i).Child("nodePort").String()))
 		}
 	}
 }
@@ -75,14 +75,14 @@ func (f *findings) loadBalancerOnly(spec *corev1.ServiceSpec) {
 	class := specPath.Child("loadBalancerClass")
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
 		if spec.LoadBalancerClass != nil {
-			f.invalid(class, *spec.LoadBalancerClass, validation.IsQualifiedName(*spec.LoadBalancerClass))
+			f.err(ruleBalancerClassSyntax, invalid(class, *spec.LoadBalancerClass, validation.IsQualifiedName(*spec.LoadBalancerClass))...)
 		}
 		return
 	}
 	if spec.LoadBalancerClass != nil {
-		f.err(field.Forbidden(class, only))
+		f.err(ruleBalancerClassType, field.Forbidden(class, only))
 	}
 	if spec.AllocateLoadBalancerNodePorts != nil {
-		f.err(field.Forbidden(specPath.Child("allocateLoadBalancerNodePorts"), only))
+		f.err(ruleAllocateNodePortsType, field.Forbidden(specPath.Child("allocateLoadBalancerNodePorts"), only))
 	}
 }

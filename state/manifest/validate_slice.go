@@ -25,16 +25,16 @@ func readSlice(slice *discoveryv1.EndpointSlice, cfg Config) []finding {
 	var f findings
 	f.namespacedMeta(&slice.ObjectMeta, validation.IsDNS1123Subdomain)
 	if slice.Labels[discoveryv1.LabelServiceName] == "" {
-		f.warn(metaPath.Child("labels"), "no label %s: the slice belongs to no Service", discoveryv1.LabelServiceName)
+		f.warn(ruleSliceLabel, metaPath.Child("labels"), "no label %s: the slice belongs to no Service", discoveryv1.LabelServiceName)
 	}
 	typePath := field.NewPath("addressType")
 	switch slice.AddressType {
 	case "":
-		f.err(field.Required(typePath, ""))
+		f.err(ruleAddressTypeRequired, field.Required(typePath, ""))
 	case discoveryv1.AddressTypeFQDN:
-		f.warn(typePath, "FQDN endpoints are deprecated, and not programmed")
+		f.warn(ruleAddressTypeFQDN, typePath, "FQDN endpoints are deprecated, and not programmed")
 	default:
-		oneOf(&f, typePath, slice.AddressType, addressTypes)
+		f.err(ruleAddressType, oneOf(typePath, slice.AddressType, addressTypes)...)
 	}
 	f.slicePorts(slice.Ports)
 	f.endpoints(slice, cfg)
@@ -45,22 +45,22 @@ func (f *findings) slicePorts(ports []discoveryv1.EndpointPort) {
 	path := field.NewPath("ports")
 	switch {
 	case len(ports) > maxSlicePorts:
-		f.err(field.TooMany(path, len(ports), maxSlicePorts))
+		f.err(ruleSlicePortsTooMany, field.TooMany(path, len(ports), maxSlicePorts))
 		return
 	case len(ports) == 0:
-		f.warn(path, "there are none: the slice is ignored")
+		f.warn(ruleSlicePortsNone, path, "there are none: the slice is ignored")
 	}
 	names := map[string]bool{}
 	for i, p := range ports {
 		at := path.Index(i)
 		if *p.Name != "" {
-			f.invalid(at.Child("name"), *p.Name, validation.IsDNS1123Label(*p.Name))
+			f.err(ruleSlicePortNameSyntax, invalid(at.Child("name"), *p.Name, validation.IsDNS1123Label(*p.Name))...)
 		}
 		if names[*p.Name] {
-			f.err(field.Duplicate(at.Child("name"), *p.Name))
+			f.err(ruleSlicePortDuplicate, field.Duplicate(at.Child("name"), *p.Name))
 		}
 		names[*p.Name] = true
-		oneOf(f, at.Child("protocol"), *p.Protocol, protocols)
+		f.err(ruleSlicePortProtocol, oneOf(at.Child("protocol"), *p.Protocol, protocols)...)
 		f.appProtocol(at, p.AppProtocol)
 		f.slicePort(at.Child("port"), p.Port)
 	}
@@ -70,16 +70,16 @@ func (f *findings) slicePorts(ports []discoveryv1.EndpointPort) {
 // every port, in words that no proxy follows.
 func (f *findings) slicePort(path *field.Path, n *int32) {
 	if n == nil {
-		f.err(field.Required(path, "must be between 1 and 65535, inclusive"))
+		f.err(ruleSlicePortMissing, field.Required(path, "must be between 1 and 65535, inclusive"))
 		return
 	}
-	f.port(path, *n)
+	f.err(ruleSlicePortRange, portNumber(path, *n)...)
 }
 
 func (f *findings) endpoints(slice *discoveryv1.EndpointSlice, cfg Config) {
 	path := field.NewPath("endpoints")
 	if len(slice.Endpoints) > maxSliceEndpoints {
-		f.err(field.TooMany(path, len(slice.Endpoints), maxSliceEndpoints))
+		f.err(ruleEndpointsTooMany, field.TooMany(path, len(slice.Endpoints), maxSliceEndpoints))
 		return
 	}
 	first := make(map[netip.Addr]int, len(slice.Endpoints))
@@ -92,7 +92,7 @@ func (f *findings) endpoints(slice *discoveryv1.EndpointSlice, cfg Config) {
 		}
 		f.backendOutsideCIDRs(at.Child("addresses").Index(0), addr, cfg)
 		if j, ok := first[addr]; ok {
-			f.warn(at.Child("addresses").Index(0), "%s is that of endpoints[%d] too: it counts once", addr, j)
+			f.warn(ruleEndpointDuplicate, at.Child("addresses").Index(0), "%s is that of endpoints[%d] too: it counts once", addr, j)
 			continue
 		}
 		first[addr] = i
@@ -103,7 +103,7 @@ func (f *findings) endpoints(slice *discoveryv1.EndpointSlice, cfg Config) {
 // once for a connection, so nobody would answer.
 func (f *findings) backendOutsideCIDRs(path *field.Path, addr netip.Addr, cfg Config) {
 	if cidr, ok := serviceCIDR(cfg, addr); ok {
-		f.warn(path, "%s is in the service CIDR %s: a backend cannot be a clusterIP", addr, cidr)
+		f.warn(ruleEndpointInServiceCIDR, path, "%s is in the service CIDR %s: a backend cannot be a clusterIP", addr, cidr)
 	}
 }
 
@@ -113,12 +113,12 @@ func (f *findings) backendOutsideCIDRs(path *field.Path, addr netip.Addr, cfg Co
 func (f *findings) addresses(path *field.Path, t discoveryv1.AddressType, texts []string) netip.Addr {
 	switch {
 	case len(texts) == 0:
-		f.err(field.Required(path, "must contain at least 1 address"))
+		f.err(ruleEndpointNoAddress, field.Required(path, "must contain at least 1 address"))
 		return netip.Addr{}
 	case len(texts) > maxAddresses:
-		f.err(field.TooMany(path, len(texts), maxAddresses))
+		f.err(ruleEndpointAddresses, field.TooMany(path, len(texts), maxAddresses))
 	case len(texts) > 1:
-		f.warn(path, "only the first address is used")
+		f.warn(ruleEndpointUnused, path, "only the first address is used")
 	}
 	var first netip.Addr
 	for i, text := range texts {
@@ -135,7 +135,7 @@ func (f *findings) addresses(path *field.Path, t discoveryv1.AddressType, texts 
 func (f *findings) address(path *field.Path, t discoveryv1.AddressType, text string) netip.Addr {
 	switch t {
 	case discoveryv1.AddressTypeFQDN:
-		f.err(validation.IsFullyQualifiedDomainName(path, text)...)
+		f.err(ruleEndpointFQDN, validation.IsFullyQualifiedDomainName(path, text)...)
 		return netip.Addr{}
 	case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
 	default:
@@ -143,11 +143,11 @@ func (f *findings) address(path *field.Path, t discoveryv1.AddressType, text str
 	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Is4In6() || addr.Zone() != "" || addr.Is6() && addr.String() != text {
-		f.err(validation.IsValidIP(path, text)...)
+		f.err(ruleAddressSyntax, validation.IsValidIP(path, text)...)
 		return netip.Addr{}
 	}
 	if string(familyOf(addr)) != string(t) {
-		f.err(field.Invalid(path, text, "must be an "+string(t)+" address"))
+		f.err(ruleEndpointFamily, field.Invalid(path, text, "must be an "+string(t)+" address"))
 		return netip.Addr{}
 	}
 	if !f.usable(path, addr) {
@@ -158,13 +158,13 @@ func (f *findings) address(path *field.Path, t discoveryv1.AddressType, text str
 
 func (f *findings) endpoint(path *field.Path, e *discoveryv1.Endpoint) {
 	if e.Hostname != nil {
-		f.invalid(path.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))
+		f.err(ruleEndpointHostname, invalid(path.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))...)
 	}
 	if e.NodeName != nil {
-		f.invalid(path.Child("nodeName"), *e.NodeName, validation.IsDNS1123Subdomain(*e.NodeName))
+		f.err(ruleEndpointNodeName, invalid(path.Child("nodeName"), *e.NodeName, validation.IsDNS1123Subdomain(*e.NodeName))...)
 	}
 	if len(e.DeprecatedTopology) > 0 {
-		f.warn(path.Child("deprecatedTopology"), "is not read: use nodeName and zone")
+		f.warn(ruleEndpointTopology, path.Child("deprecatedTopology"), "is not read: use nodeName and zone")
 	}
 	if e.Hints != nil {
 		f.hints(path.Child("hints"), e.Hints)
@@ -186,16 +186,16 @@ func (f *findings) hints(path *field.Path, h *discoveryv1.EndpointHints) {
 
 func (f *findings) hintNames(path *field.Path, names []string, check func(string) []string) {
 	if len(names) > maxHints {
-		f.err(field.TooMany(path, len(names), maxHints))
+		f.err(ruleHintsTooMany, field.TooMany(path, len(names), maxHints))
 		return
 	}
 	seen := map[string]bool{}
 	for i, name := range names {
 		at := path.Index(i).Child("name")
 		if seen[name] {
-			f.err(field.Duplicate(at, name))
+			f.err(ruleHintDuplicate, field.Duplicate(at, name))
 		}
 		seen[name] = true
-		f.invalid(at, name, check(name))
+		f.err(ruleHintSyntax, invalid(at, name, check(name))...)
 	}
 }

@@ -35,9 +35,9 @@ func (d *decoding) toJSON() ([]byte, []finding) {
 	}
 	switch {
 	case len(d.doc.text) > limit:
-		return nil, []finding{{message: fmt.Sprintf("is %d bytes long: must not be longer than %d", len(d.doc.text), limit)}}
+		return nil, []finding{{rule: ruleDocumentSize, message: fmt.Sprintf("is %d bytes long: must not be longer than %d", len(d.doc.text), limit)}}
 	case !utf8.Valid(d.doc.text):
-		return nil, []finding{{message: "is not UTF-8 text"}}
+		return nil, []finding{{rule: ruleDocumentEncoding, message: "is not UTF-8 text"}}
 	case d.doc.json:
 		return d.doc.text, nil
 	}
@@ -68,7 +68,7 @@ func (d *decoding) guard() *finding {
 			return &f
 		}
 		if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
-			return &finding{message: "there is text after the end of the document: separate documents by a line ---"}
+			return &finding{rule: ruleDocumentEnd, message: "there is text after the end of the document: separate documents by a line ---"}
 		}
 	}
 	if bytes.IndexByte(text, '*') < 0 || bytes.IndexByte(text, '&') < 0 {
@@ -76,7 +76,7 @@ func (d *decoding) guard() *finding {
 	}
 	w := weigher{}
 	if size := w.weigh(d.tree()); size.bytes > maxDocument || size.levels > maxNesting {
-		return &finding{message: "YAML aliases multiply to more than can be read"}
+		return &finding{rule: ruleAliases, message: "YAML aliases multiply to more than can be read"}
 	}
 	return nil
 }
@@ -92,9 +92,9 @@ func (d *decoding) parseError(err error) finding {
 	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ") // it may span lines
 	if m := parseLine.FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
-		return finding{line: n, message: "is not YAML: " + m[2]}
+		return finding{rule: ruleDocumentSyntax, line: n, message: "is not YAML: " + m[2]}
 	}
-	return finding{message: "is not YAML: " + text}
+	return finding{rule: ruleDocumentSyntax, message: "is not YAML: " + text}
 }
 
 // duplicates finds the keys that a document has twice. err is what the
@@ -111,7 +111,7 @@ func (d *decoding) duplicates(err error) []finding {
 			if seen[key] {
 				field := join(path, key)
 				found = append(found, finding{
-					line: n.Content[i].Line, field: field,
+					rule: ruleDuplicateField, line: n.Content[i].Line, field: field,
 					message: fmt.Sprintf("duplicate field %q", field),
 				})
 			}
@@ -138,7 +138,7 @@ func (d *decoding) leadingZeros() []finding {
 		var read any
 		if yaml.Unmarshal([]byte(n.Value), &read) == nil {
 			found = append(found, finding{
-				line: n.Line, warning: true, field: path,
+				rule: ruleLeadingZero, line: n.Line, field: path,
 				message: fmt.Sprintf("%s is read as %v: write it without leading zeros", n.Value, read),
 			})
 		}
