@@ -7,11 +7,31 @@ import (
 	"io"
 )
 
+// Document is a part of a file that Decode makes objects of, for who wants to
+// change the file.
+type Document struct {
+	Offset int    // of Text in the file, in bytes
+	Line   int    // of the file, where Text starts
+	Text   []byte // the file's own bytes
+	JSON   bool   // Text is one JSON object, and nothing else
+}
+
+// Documents gives the documents of a file in order, as Decode tells them apart.
+func Documents(data []byte) []Document {
+	bom := len(data) - len(bytes.TrimPrefix(data, utf8BOM))
+	var all []Document
+	for _, d := range split(data) {
+		all = append(all, Document{Offset: bom + d.offset, Line: d.line, Text: d.text, JSON: d.json})
+	}
+	return all
+}
+
 // document is one YAML or JSON document of a file. Documents that hold only
 // blanks, comments and directives are none.
 type document struct {
 	number int    // among the documents of its file, from 1
 	line   int    // of the file, where text starts
+	offset int    // of text behind the byte order mark, when the file was split
 	text   []byte // from the first line that is neither blank nor a comment
 	json   bool   // text is one JSON object, and nothing else
 }
@@ -85,7 +105,7 @@ func (s *splitter) flush(end int, marker bool) {
 		docs = []document{{line: 1, text: text}}
 	}
 	for _, d := range docs {
-		d.number, d.line = len(s.docs)+1, s.line+d.line-1
+		d.number, d.line, d.offset = len(s.docs)+1, s.line+d.line-1, s.start+d.offset
 		s.docs = append(s.docs, d)
 	}
 }
@@ -111,7 +131,7 @@ func splitJSON(text []byte) ([]document, bool) {
 		start := end - len(raw)
 		line += bytes.Count(text[counted:start], []byte("\n"))
 		counted = start
-		docs = append(docs, document{line: line, text: text[start:end], json: true})
+		docs = append(docs, document{line: line, offset: start, text: text[start:end], json: true})
 	}
 }
 

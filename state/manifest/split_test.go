@@ -51,6 +51,11 @@ func TestSplit(t *testing.T) {
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("\n got %q\nwant %q", got, tt.want)
 			}
+			for i, d := range Documents([]byte(tt.text)) {
+				if at := tt.text[d.Offset:]; fmt.Sprintf("%d: %s", d.Line, at[:len(d.Text)]) != tt.want[i] {
+					t.Errorf("document %d is not at offset %d", i+1, d.Offset)
+				}
+			}
 		})
 	}
 }
