@@ -91,3 +91,41 @@ func TestSafeServiceCIDRs(t *testing.T) {
 		t.Errorf("before anything is known: %v, %q", safe, refused)
 	}
 }
+
+func TestSafeLocalCIDRs(t *testing.T) {
+	here := host.Addrs{V4: host.Stack{Enabled: true,
+		Addresses: []host.Address{
+			{Addr: netip.MustParseAddr("192.0.2.11"), Link: "eth0", Connected: netip.MustParsePrefix("192.0.2.0/24")},
+			{Addr: netip.MustParseAddr("10.244.0.1"), Link: "br0", Connected: netip.MustParsePrefix("10.244.0.0/24")},
+		},
+		Defaults: []host.Route{{Link: "eth0", Gateway: netip.MustParseAddr("192.0.2.1")}},
+	}}
+	for name, test := range map[string]struct {
+		cidr, endpoint, node string
+		refused              bool
+	}{
+		"the LAN, and an endpoint in it": {"192.0.2.0/24", "192.0.2.50", "", true},
+		"a part of it":                   {"192.0.2.128/25", "192.0.2.50", "", true},
+		"everything":                     {"0.0.0.0/0", "192.0.2.50", "", true},
+		"the LAN, and an endpoint behind the gateway":        {"192.0.2.0/24", "203.0.113.7", "", true},
+		"the LAN, and an endpoint on another network":        {"192.0.2.0/24", "10.244.0.5", "", false},
+		"the LAN, and an endpoint of this very host":         {"192.0.2.0/24", "192.0.2.11", "", false},
+		"the LAN, and an endpoint that is said to be here":   {"192.0.2.0/24", "192.0.2.50", "n1", false},
+		"the LAN, and an endpoint at another node":           {"192.0.2.0/24", "192.0.2.50", "n2", true},
+		"the LAN, and an endpoint of the other family":       {"192.0.2.0/24", "2001:db8::1", "", false},
+		"this host's guests, and an endpoint among them":     {"10.244.0.0/16", "10.244.0.5", "", false},
+		"the fleet's guests, and an endpoint at another one": {"10.244.0.0/16", "10.244.2.5", "", false},
+	} {
+		d := &Desired{Services: []*state.Service{{ObjectName: state.ObjectName{Namespace: "a", Name: "web"}, Ports: []state.Port{{
+			Endpoints: []state.Endpoint{{Address: netip.AddrPortFrom(netip.MustParseAddr(test.endpoint), 80), NodeName: test.node}}}}}}}
+		safe, refused := SafeLocalCIDRs(prefixes(test.cidr), here, "n1", d)
+		if (len(refused) == 1) != test.refused || len(safe)+len(refused) != 1 {
+			t.Errorf("%s: in force %v, refused %q", name, safe, refused)
+		}
+		for _, word := range []string{"--local-cidr " + test.cidr, test.endpoint, "a/web", "192.0.2.0/24 (eth0)"} {
+			if test.refused && !strings.Contains(strings.Join(refused, ""), word) {
+				t.Errorf("%s: %q doesn't name %s", name, refused, word)
+			}
+		}
+	}
+}

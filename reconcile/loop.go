@@ -75,7 +75,7 @@ type Loop struct {
 	drifted   bool      // somebody else changed our tables, and that isn't repaired yet
 	seen      uint32    // the generation up to which the journal is complete
 	resynced  uint32    // the generation at the last resync
-	refused   string    // the service ranges that are not in force, and why
+	refused   string    // the ranges that are not in force, and why
 	nodePorts string    // where NodePorts answer, and why there
 
 	// timeout bounds a family's sync: nft must not be able to wedge the loop.
@@ -261,7 +261,7 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 func (l *Loop) input(d *Desired) *Input {
 	addrs := l.addrs.Latest()
 	in := &Input{
-		Services: d.Services, Node: Node{Name: l.NodeName, Zone: d.Zone}, LocalCIDRs: l.LocalCIDRs,
+		Services: d.Services, Node: Node{Name: l.NodeName, Zone: d.Zone},
 	}
 	var why []string
 	for _, s := range []host.Stack{addrs.V4, addrs.V6} {
@@ -276,14 +276,20 @@ func (l *Loop) input(d *Desired) *Input {
 	l.report(&l.nodePorts, fmt.Sprintf("%v (%s)", in.NodePortAddresses, strings.Join(why, "; ")), func(text string) {
 		l.Log.Info("NodePorts answer here", "addresses", text)
 	})
-	var refused []string
-	in.ServiceCIDRs, refused = SafeServiceCIDRs(l.ServiceCIDRs, addrs, d)
-	text := strings.Join(refused, "; ")
-	l.Health.Degraded("service ranges", text)
-	l.report(&l.refused, text, func(text string) {
-		l.Log.Error("a service range is not in force: dropping its addresses would lock somebody out", "why", text)
-	})
+	l.safeRanges(in, addrs, d)
 	return in
+}
+
+// safeRanges leaves out of the input the ranges that would lock somebody out.
+func (l *Loop) safeRanges(in *Input, addrs host.Addrs, d *Desired) {
+	var service, local []string
+	in.ServiceCIDRs, service = SafeServiceCIDRs(l.ServiceCIDRs, addrs, d)
+	in.LocalCIDRs, local = SafeLocalCIDRs(l.LocalCIDRs, addrs, l.NodeName, d)
+	text := strings.Join(append(service, local...), "; ")
+	l.Health.Degraded("ranges", text)
+	l.report(&l.refused, text, func(text string) {
+		l.Log.Error("a range is not in force: it would lock somebody out", "why", text)
+	})
 }
 
 // report calls say when a text is another one than the last time, and not

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -124,6 +125,11 @@ func runOptions(c *cli.Context) (o options, err error) {
 	o.loop.ServiceCIDRs = o.judging.ServiceCIDRs
 	if o.loop.LocalCIDRs, err = prefixes(c, "local-cidr"); err != nil {
 		return o, err
+	}
+	for _, local := range o.loop.LocalCIDRs {
+		if i := slices.IndexFunc(o.loop.ServiceCIDRs, local.Overlaps); i >= 0 {
+			return o, usage("--local-cidr %s overlaps --service-cidr %s: no client has an address of a Service", local, o.loop.ServiceCIDRs[i])
+		}
 	}
 	if o.loop.NodePortCIDRs, err = prefixes(c, "nodeport-addresses"); err != nil {
 		return o, err

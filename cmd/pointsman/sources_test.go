@@ -88,6 +88,22 @@ func TestC98RoutedClusterIP(t *testing.T) {
 	check(t, far, near, row{name: "from inside --local-cidr", from: w.Backends[1], to: "10.96.0.4:80", by: "n1", seen: "10.20.0.12"})
 }
 
+// TestLocalCIDRThatLocksOut: clients in the network that leads to an endpoint
+// would be answered past the node, so that range isn't in force.
+func TestLocalCIDRThatLocksOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, 1)
+	sources(w)
+	n1 := w.Nodes[0]
+	n1.Route("0.0.0.0/0", w.Router.Addr4())
+	w.Client.Route("10.96.0.0/16", n1.Addr4())
+	a := w.agent(n1, "--local-cidr", "192.0.2.0/24", "--local-cidr", "10.20.0.0/24")
+	check(t,
+		row{name: "from the refused range", from: w.Client, to: "10.96.0.2:80", by: "b3", seen: "192.0.2.11"},
+		row{name: "from the other one", from: w.Backends[1], to: "10.96.0.4:80", by: "n1", seen: "10.20.0.12"})
+	a.degraded("--local-cidr 192.0.2.0/24 holds clients of 192.0.2.0/24")
+}
+
 // TestC52BackendCallsItsOwnService: such a connection is masqueraded, or the
 // backend would talk to itself past the node; others keep their address.
 func TestC52BackendCallsItsOwnService(t *testing.T) {

@@ -123,6 +123,25 @@ func (s Stack) within(p netip.Prefix) []string {
 	return unique(found)
 }
 
+// LinkTo gives the link by which an address is reached, as far as connected
+// networks and default routes tell; it's empty for one of this host's own, and
+// where neither leads there.
+func (s Stack) LinkTo(to netip.Addr) string {
+	link, bits := "", -1
+	for _, a := range s.Addresses {
+		if a.Addr == to {
+			return ""
+		}
+		if a.Connected.Contains(to) && a.Connected.Bits() > bits {
+			link, bits = a.Link, a.Connected.Bits()
+		}
+	}
+	if bits < 0 && len(s.Defaults) > 0 {
+		link = s.Defaults[0].Link
+	}
+	return link
+}
+
 // unique drops repetitions and keeps the order.
 func unique[T comparable](in []T) []T {
 	var out []T
