@@ -29,7 +29,7 @@ func doctorCommand() *cli.Command {
 		stringFlag("manifests", "", "a `DIR` of manifests to judge the host for (default: "+defaultManifests+" where it exists)"),
 		stringFlag("state-dir", defaultStateDir, "the agent's state `DIR`"),
 		stringFlag("healthz-listen", "0.0.0.0:10256", "where the agent has /healthz, as `ADDRESS`; \"\" doesn't ask it"),
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: env("output"), Value: "text", Usage: "`FORMAT`: text or json"},
+		outputFlag("text", "json"),
 		boolFlag("strict", "exit with 3 if there are warnings"),
 	}
 	flags = append(flags, rangeFlags()...)
@@ -51,9 +51,9 @@ func examine(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	format := c.String("output")
-	if format != "text" && format != "json" {
-		return usage("--output: %q is none of text, json", format)
+	format, err := outputOf(c, "text", "json")
+	if err != nil {
+		return err
 	}
 	p, err := patient(c)
 	if err != nil {
@@ -78,13 +78,6 @@ func examine(c *cli.Context) error {
 		}
 	}
 	return verdict(c, "problems", problems, warnings)
-}
-
-func writeJSON(w io.Writer, findings []doctor.Finding) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(findings)
 }
 
 // writeFindings writes one line for each finding, and under it, indented, what

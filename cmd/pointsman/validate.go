@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
@@ -10,7 +11,9 @@ import (
 )
 
 func validateCommand() *cli.Command {
-	flags := append([]cli.Flag{configFlag(), boolFlag("strict", "exit with 3 if there are warnings")}, rangeFlags()...)
+	flags := append([]cli.Flag{
+		configFlag(), outputFlag(findingFormats...), boolFlag("strict", "exit with 3 if there are warnings"),
+	}, rangeFlags()...)
 	return &cli.Command{
 		Name:      "validate",
 		Usage:     "say what is wrong with manifests",
@@ -18,7 +21,9 @@ func validateCommand() *cli.Command {
 		Description: "Judges each directory (or file) as the agent would, and prints one line for each\n" +
 			"finding: file:line: field: what is wrong. It works offline and without root. The exit\n" +
 			"code is 0 if there are no errors, 1 if there are, and with --strict 3 if there are only\n" +
-			"warnings.",
+			"warnings.\n\n" +
+			"-o json, sarif (for code scanners) and github (annotations of a workflow) name the rule\n" +
+			"of each finding as well, and the file as seen from the working directory.",
 		Flags:        flags,
 		Before:       loadConfig,
 		OnUsageError: usageError,
@@ -34,7 +39,11 @@ func validate(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	errors, warnings := 0, 0
+	format, err := outputOf(c, findingFormats...)
+	if err != nil {
+		return err
+	}
+	var all []manifest.Problem
 	for _, dir := range c.Args().Slice() {
 		snapshot, err := manifest.ReadDir(dir)
 		if err != nil {
@@ -42,20 +51,33 @@ func validate(c *cli.Context) error {
 		}
 		r := manifest.NewLoader(cfg, "").Load(snapshot)
 		for _, p := range r.Problems {
-			if p.Severity == manifest.Error {
-				errors++
-			} else {
-				warnings++
+			if c.NArg() > 1 || format != "text" {
+				p.Source.File = filepath.Join(base(dir), p.Source.File)
 			}
-			if c.NArg() > 1 {
-				p.Source.File = filepath.Join(dir, p.Source.File)
-			}
-			fmt.Fprintln(c.App.Writer, p)
+			all = append(all, p)
 		}
 		fmt.Fprintf(c.App.ErrWriter, "%s: %d files, %d services, %d endpoints\n",
 			dir, len(snapshot.Files), len(r.Services), endpoints(r.Services))
 	}
-	return verdict(c, "errors", errors, warnings)
+	if err := writeProblems(c.App.Writer, format, all); err != nil {
+		return err
+	}
+	errors := 0
+	for _, p := range all {
+		if p.Severity == manifest.Error {
+			errors++
+		}
+	}
+	return verdict(c, "errors", errors, len(all)-errors)
+}
+
+// base is the directory that an argument of validate means: the one of a file,
+// where that is what it names.
+func base(arg string) string {
+	if info, err := os.Stat(arg); err == nil && !info.IsDir() {
+		return filepath.Dir(arg)
+	}
+	return arg
 }
 
 // verdict sums up what is bad, by its name, and what is a warning, and gives

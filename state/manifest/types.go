@@ -93,6 +93,14 @@ const (
 	Error
 )
 
+// String gives the severity in lower case.
+func (s Severity) String() string {
+	if s == Error {
+		return "error"
+	}
+	return "warning"
+}
+
 // Problem is one finding about the manifests.
 type Problem struct {
 	Rule     Rule         // never empty
