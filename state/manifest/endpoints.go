@@ -16,6 +16,7 @@ import (
 // family.
 type backing struct {
 	object    *Object
+	asked     *asked
 	family    stack
 	ports     []backingPort
 	endpoints []state.Endpoint // as declared; the ports are zero
@@ -67,6 +68,21 @@ func (e *digest) parse() {
 	case e.object.Endpoints != nil:
 		e.mirror(e.object.Endpoints)
 	}
+	asked := e.asked()
+	for i := range e.backings {
+		e.backings[i].asked = asked
+	}
+}
+
+// asked gives what the annotations of a slice or Endpoints object ask for.
+func (e *digest) asked() *asked {
+	switch o := e.object; {
+	case o.EndpointSlice != nil:
+		return askedOf(o, o.EndpointSlice.Annotations)
+	case o.Endpoints != nil:
+		return askedOf(o, o.Endpoints.Annotations)
+	}
+	return nil
 }
 
 func (e *digest) warn(rule Rule, field, format string, args ...any) {
@@ -232,6 +248,7 @@ type candidate struct {
 	address  netip.AddrPort
 	endpoint *state.Endpoint
 	object   *Object
+	inquiry  *inquiry
 }
 
 // compare orders candidates by address, and those of one address so that the
@@ -284,6 +301,7 @@ func dedup(all []candidate) ([]state.Endpoint, []repeat) {
 		kept = i
 		ep := *c.endpoint
 		ep.Address = c.address
+		ep.Check = c.inquiry.check(c.address.Addr(), ep.NodeName)
 		out = append(out, ep)
 	}
 	return out, repeats
@@ -298,6 +316,6 @@ func (r repeat) differ() bool {
 
 func equalEndpoints(a, b state.Endpoint) bool {
 	return a.Address == b.Address && a.NodeName == b.NodeName && a.Zone == b.Zone &&
-		a.Ready == b.Ready && a.Serving == b.Serving && a.Terminating == b.Terminating &&
+		a.Ready == b.Ready && a.Serving == b.Serving && a.Terminating == b.Terminating && sameCheck(a.Check, b.Check) &&
 		slices.Equal(a.HintNodes, b.HintNodes) && slices.Equal(a.HintZones, b.HintZones)
 }

@@ -14,6 +14,7 @@ type fleet struct {
 	nodes     []Node // sorted by name
 	addresses map[netip.Addr]string
 	names     map[string]bool
+	choices   map[string][]string // names that a selector selects, by its text
 }
 
 // fleetOf gives the Nodes of this Load: the same as last time if they are.
@@ -22,7 +23,7 @@ func (p *sweep) fleetOf() *fleet {
 	if p.Loader.fleet != nil && slices.Equal(p.Loader.fleet.digests, p.nodes) {
 		return p.Loader.fleet
 	}
-	f := &fleet{digests: p.nodes, addresses: map[netip.Addr]string{}, names: map[string]bool{}}
+	f := &fleet{digests: p.nodes, addresses: map[netip.Addr]string{}, names: map[string]bool{}, choices: map[string][]string{}}
 	for _, e := range p.nodes {
 		n := nodeOf(e.object)
 		f.nodes = append(f.nodes, n)

@@ -24,6 +24,7 @@ const serviceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 // before slices are joined and before other Services had their say.
 type demand struct {
 	object   *Object
+	asked    *asked
 	families stack
 	service  state.Service // without ClusterIPs, HealthCheckNodePort and Ports
 	claims   []claim
@@ -61,7 +62,7 @@ func isProgrammed(s *corev1.Service) bool {
 }
 
 func newDemand(o *Object) *demand {
-	d := &demand{object: o, service: serviceOf(o)}
+	d := &demand{object: o, asked: askedOf(o, o.Service.Annotations), service: serviceOf(o)}
 	for _, f := range o.Service.Spec.IPFamilies {
 		d.families |= map[corev1.IPFamily]stack{corev1.IPv4Protocol: ipv4, corev1.IPv6Protocol: ipv6}[f]
 	}
@@ -232,6 +233,8 @@ func serviceOf(o *Object) state.Service {
 		ExternalTrafficPolicy: externalPolicyOf(o.Service),
 		Affinity:              affinityOf(spec),
 		SourceRanges:          sourceRangesOf(o.Service),
+		RejectWhenAllFail:     o.Service.Annotations[annotationWhenAllFail] == rejectAll,
+		PanicThreshold:        panicThresholdOf(o.Service.Annotations),
 	}
 }
 

@@ -70,6 +70,9 @@ func renderService(b *strings.Builder, s *state.Service) {
 		{"affinity", s.Affinity, s.Affinity > 0},
 		{"ranges", s.SourceRanges, len(s.SourceRanges) > 0},
 		{"health", s.HealthCheckNodePort, s.HealthCheckNodePort > 0},
+		{"nodes", s.Nodes, s.Nodes != nil},
+		{"when-all-fail", "reject", s.RejectWhenAllFail},
+		{"panic", s.PanicThreshold, s.PanicThreshold > 0},
 	} {
 		if f.show {
 			fmt.Fprintf(b, " %s=%v", f.name, f.value)
@@ -103,6 +106,7 @@ func renderEndpoint(e state.Endpoint) string {
 		{fmt.Sprint("hintNodes=", e.HintNodes), len(e.HintNodes) > 0},
 		{fmt.Sprint("hintZones=", e.HintZones), len(e.HintZones) > 0},
 		{"not-ready", !e.Ready}, {"not-serving", !e.Serving}, {"terminating", e.Terminating},
+		{"check=" + renderCheck(e.Check), e.Check != nil && !isPlain(e)},
 	} {
 		if w.show {
 			words = append(words, w.text)

@@ -15,6 +15,9 @@ type joined struct {
 	demand    *demand
 	slices    []*digest          // by kind and name
 	endpoints [][]state.Endpoint // for each of spec.ports
+	nodes     []string           // that serve it; nil means all
+	selects   bool               // it's made from the Nodes too
+	checks    checks
 	findings  []Problem
 }
 
@@ -40,11 +43,11 @@ type serviceMemo struct {
 // programmed, and adds what is wrong with it to the problems.
 func (p *sweep) join(s *slot, f *fleet) *state.Service {
 	m, backers := &s.memo, p.slicesOf(s)
-	if m.digest != s.digest || !slices.Equal(m.slices, backers) {
+	if m.digest != s.digest || !slices.Equal(m.slices, backers) || m.joined != nil && m.joined.selects && m.fleet != f {
 		p.bear(m.joined, -1)
 		*m = serviceMemo{digest: s.digest, slices: slices.Clone(backers), service: m.service}
 		if d := s.digest.demand; d != nil {
-			m.joined = match(d, backers)
+			m.joined = match(d, backers, f)
 			p.bear(m.joined, 1)
 		}
 	}
@@ -79,14 +82,20 @@ func (p *sweep) settleMemo(m *serviceMemo, f *fleet) {
 // match matches the ports of a Service with those of its slices, by name and
 // protocol; the backend's port number is the slice's (semantics.md, Inputs).
 // The slices are taken by kind and name, so that files don't matter.
-func match(d *demand, backers []*digest) *joined {
+func match(d *demand, backers []*digest, f *fleet) *joined {
 	j := &joined{demand: d, slices: slices.SortedFunc(slices.Values(backers), (*digest).compare)}
 	for _, e := range j.slices {
 		e.parse()
 	}
+	if d.asked != nil {
+		j.nodes = j.choose(f, d.asked.nodes)
+	}
+	if len(d.object.Service.Spec.Ports) > 1 {
+		j.checks.known = map[state.CheckKey]*state.Check{}
+	}
 	var repeats []repeat
 	for _, p := range d.object.Service.Spec.Ports {
-		eps, again := dedup(j.candidates(p))
+		eps, again := dedup(j.candidates(p, f))
 		j.endpoints = append(j.endpoints, j.withoutLoops(eps))
 		repeats = append(repeats, again...)
 	}
@@ -95,28 +104,28 @@ func match(d *demand, backers []*digest) *joined {
 }
 
 // candidates gives all endpoints of a Service port.
-func (j *joined) candidates(p corev1.ServicePort) []candidate {
+func (j *joined) candidates(p corev1.ServicePort, f *fleet) []candidate {
 	var all []candidate
 	distribution := deref(j.demand.object.Service.Spec.TrafficDistribution, "")
-	j.eachMatch(p, func(b *backing, number uint16) {
-		endpoints := b.hinted(distribution)
+	j.eachMatch(p, func(b *backing, bp backingPort) {
+		endpoints, inquiry := b.hinted(distribution), j.inquire(f, b, bp)
 		all = slices.Grow(all, len(endpoints))
 		for i := range endpoints {
 			ep := &endpoints[i]
-			all = append(all, candidate{netip.AddrPortFrom(ep.Address.Addr(), number), ep, b.object})
+			all = append(all, candidate{netip.AddrPortFrom(ep.Address.Addr(), bp.number), ep, b.object, inquiry})
 		}
 	})
 	return all
 }
 
 // eachMatch calls f for each slice port that backs a Service port.
-func (j *joined) eachMatch(p corev1.ServicePort, f func(b *backing, number uint16)) {
+func (j *joined) eachMatch(p corev1.ServicePort, f func(b *backing, bp backingPort)) {
 	for _, e := range j.slices {
 		for i := range e.backings {
 			b := &e.backings[i]
 			for _, bp := range b.ports {
 				if bp.name == p.Name && bp.protocol == state.Protocol(p.Protocol) {
-					f(b, bp.number)
+					f(b, bp)
 				}
 			}
 		}
@@ -126,6 +135,7 @@ func (j *joined) eachMatch(p corev1.ServicePort, f func(b *backing, number uint1
 // build gives the Service without the claims it lost.
 func (j *joined) build(lost []refusal) *state.Service {
 	svc := j.demand.service
+	svc.Nodes = j.nodes
 	svc.Ports = make([]state.Port, len(j.endpoints))
 	for i, p := range j.demand.object.Service.Spec.Ports {
 		svc.Ports[i] = state.Port{Name: p.Name, Protocol: state.Protocol(p.Protocol), Endpoints: j.endpoints[i]}
@@ -181,6 +191,8 @@ func equalServices(a, b *state.Service) bool {
 	return a.ObjectName == b.ObjectName && a.Source == b.Source &&
 		a.InternalTrafficPolicy == b.InternalTrafficPolicy && a.ExternalTrafficPolicy == b.ExternalTrafficPolicy &&
 		a.Affinity == b.Affinity && a.HealthCheckNodePort == b.HealthCheckNodePort &&
+		a.RejectWhenAllFail == b.RejectWhenAllFail && a.PanicThreshold == b.PanicThreshold &&
+		(a.Nodes == nil) == (b.Nodes == nil) && slices.Equal(a.Nodes, b.Nodes) &&
 		slices.Equal(a.ClusterIPs, b.ClusterIPs) && slices.Equal(a.SourceRanges, b.SourceRanges) &&
 		slices.EqualFunc(a.Ports, b.Ports, equalPorts)
 }

@@ -46,7 +46,7 @@ func (j *joined) checkNoSlices() {
 // no part in the match, which few expect (validation.md, 8).
 func (j *joined) checkPort(i int, p corev1.ServicePort) {
 	var numbers []uint16
-	j.eachMatch(p, func(_ *backing, number uint16) { numbers = append(numbers, number) })
+	j.eachMatch(p, func(_ *backing, bp backingPort) { numbers = append(numbers, bp.number) })
 	field := fmt.Sprintf("spec.ports[%d]", i)
 	target := p.TargetPort
 	switch {

@@ -23,16 +23,35 @@ func parseTree(text []byte) (*yamlv3.Node, error) {
 // lineOf gives the line in its document of the field that a path names, such
 // as spec.ports[0].nodePort, or of the nearest parent that is there; 0 where
 // nothing is.
-func lineOf(root *yamlv3.Node, path string) int {
+func lineOf(root *yamlv3.Node, path string) int { return lineOfSteps(root, steps(path)) }
+
+func lineOfSteps(root *yamlv3.Node, steps []string) int {
 	line := 0
-	for _, step := range steps(path) {
+	for i, step := range steps {
 		next, at := child(root, step)
 		if next == nil {
-			break
+			return max(line, lineInBlock(root, steps[i:]))
 		}
 		root, line = next, at
 	}
 	return line
+}
+
+// lineInBlock gives the line of a field of the YAML that a block scalar holds,
+// as annotations do; 0 where there is none. The lines of other scalars can't
+// be told from their values.
+func lineInBlock(n *yamlv3.Node, steps []string) int {
+	if n == nil || n.Kind != yamlv3.ScalarNode || n.Style&yamlv3.LiteralStyle == 0 {
+		return 0
+	}
+	inner, err := parseTree([]byte(n.Value))
+	if err != nil {
+		return 0
+	}
+	if line := lineOfSteps(inner, steps); line > 0 {
+		return n.Line + line
+	}
+	return 0
 }
 
 // child gives a node's child by key or index, and the line it starts at: that

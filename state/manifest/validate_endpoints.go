@@ -14,6 +14,7 @@ func readEndpoints(ep *corev1.Endpoints, cfg Config) []finding {
 	defaultEndpoints(ep)
 	var f findings
 	f.namespacedMeta(&ep.ObjectMeta, validation.IsDNS1123Subdomain)
+	f.sliceAnnotations(ep.Annotations, KindEndpoints)
 	for i := range ep.Subsets {
 		ss := &ep.Subsets[i]
 		path := field.NewPath("subsets").Index(i)

@@ -15,6 +15,7 @@ func readNode(node *corev1.Node) []finding {
 	trimNode(node)
 	var f findings
 	f.meta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
+	f.misplaced(node.Annotations, KindNode)
 	if node.Namespace != "" {
 		f.err(ruleNodeNamespace, field.Forbidden(metaPath.Child("namespace"), "not allowed on this type"))
 	}

@@ -24,6 +24,7 @@ func readService(svc *corev1.Service, cfg Config) []finding {
 		f.warn(ruleNameDigit, metaPath.Child("name"), "%q starts with a digit: Kubernetes before 1.37 refuses it", svc.Name)
 	}
 	f.topologyAnnotations(svc)
+	f.serviceAnnotations(svc.Annotations)
 	f.serviceType(&svc.Spec)
 	f.servicePorts(&svc.Spec)
 	f.nodePorts(&svc.Spec, cfg)

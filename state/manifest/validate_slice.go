@@ -24,6 +24,7 @@ func readSlice(slice *discoveryv1.EndpointSlice, cfg Config) []finding {
 	defaultSlice(slice)
 	var f findings
 	f.namespacedMeta(&slice.ObjectMeta, validation.IsDNS1123Subdomain)
+	f.sliceAnnotations(slice.Annotations, KindEndpointSlice)
 	if slice.Labels[discoveryv1.LabelServiceName] == "" {
 		f.warn(ruleSliceLabel, metaPath.Child("labels"), "no label %s: the slice belongs to no Service", discoveryv1.LabelServiceName)
 	}
