@@ -67,18 +67,21 @@ func found(name, text string) map[int][]string {
 	lines := map[int][]string{}
 	for _, o := range Decode(&File{Path: name, Data: []byte(text)}, testConfig(name)) {
 		for _, p := range o.Problems {
-			severity := "error"
-			if p.Severity == Warning {
-				severity = "warning"
-			}
-			comment := fmt.Sprintf("# %s: %s: %s", severity, p.Field, p.Message)
-			lines[p.Source.Line] = append(lines[p.Source.Line], comment)
+			lines[p.Source.Line] = append(lines[p.Source.Line], commentOf(p))
 		}
 	}
 	for line := range lines {
 		slices.Sort(lines[line])
 	}
 	return lines
+}
+
+func commentOf(p Problem) string {
+	severity := "error"
+	if p.Severity == Warning {
+		severity = "warning"
+	}
+	return fmt.Sprintf("# %s: %s: %s", severity, p.Field, p.Message)
 }
 
 // expected gives the comments of a file by the line that they are about.
@@ -105,15 +108,20 @@ func isExpectation(comment string) bool {
 
 // annotate writes the comments of a file anew.
 func annotate(name, text string) string {
-	bare := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
-		return isExpectation(strings.TrimSpace(line))
-	})
-	problems := found(name, strings.Join(bare, "\n"))
+	return withComments(text, found(name, text))
+}
+
+// withComments replaces the comments of a text by those about its lines. That
+// moves the lines, so where comments name lines it has to be done twice.
+func withComments(text string, comments map[int][]string) string {
 	var b strings.Builder
-	for i, line := range bare {
-		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-		for _, comment := range problems[i+1] {
-			b.WriteString(indent + comment + "\n")
+	for i, line := range strings.Split(text, "\n") {
+		bare := strings.TrimLeft(line, " ")
+		if isExpectation(bare) {
+			continue
+		}
+		for _, comment := range comments[i+1] {
+			b.WriteString(line[:len(line)-len(bare)] + comment + "\n")
 		}
 		b.WriteString(line + "\n")
 	}
