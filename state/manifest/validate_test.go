@@ -77,11 +77,14 @@ func found(name, text string) map[int][]string {
 }
 
 func commentOf(p Problem) string {
-	severity := "error"
-	if p.Severity == Warning {
-		severity = "warning"
+	return fmt.Sprintf("# %s: %s: %s", severityName(p.Severity), p.Field, p.Message)
+}
+
+func severityName(s Severity) string {
+	if s == Warning {
+		return "warning"
 	}
-	return fmt.Sprintf("# %s: %s: %s", severity, p.Field, p.Message)
+	return "error"
 }
 
 // expected gives the comments of a file by the line that they are about.
