@@ -69,7 +69,7 @@ func renderInput(c *cli.Context, r *manifest.Result) (*reconcile.Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &reconcile.Input{Services: r.Services, Node: reconcile.Node{Name: name, Zone: c.String("zone")}}
+	in := &reconcile.Input{Services: servedBy(r.Services, name), Node: reconcile.Node{Name: name, Zone: c.String("zone")}}
 	if in.ServiceCIDRs, err = prefixes(c, "service-cidr"); err != nil {
 		return nil, err
 	}

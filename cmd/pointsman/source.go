@@ -30,9 +30,10 @@ type source struct {
 
 	changed   chan struct{} // capacity 1, no data
 	latest    atomic.Pointer[reconcile.Desired]
-	reported  map[string]bool // problems of the last result
-	unsaved   bool            // the last good objects are not in the state directory yet
-	ephemeral string          // the ports that were warned of
+	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
+	reported  map[string]bool                 // problems of the last result
+	unsaved   bool                            // the last good objects are not in the state directory yet
+	ephemeral string                          // the ports that were warned of
 }
 
 // Changed and Latest make it a reconcile.Desires.
@@ -120,8 +121,9 @@ func (s *source) keep(why string) {
 func (s *source) publish(r *manifest.Result) {
 	s.health.Degraded("stale manifests", staleText(r))
 	s.metrics.loaded(r)
-	s.warnEphemeral(r.Services)
-	d := &reconcile.Desired{Services: r.Services, Zone: s.zone}
+	services := servedBy(r.Services, s.nodeName)
+	s.warnEphemeral(services)
+	d := &reconcile.Desired{Services: services, Zone: s.zone}
 	for _, n := range r.Nodes {
 		d.FleetIPs = append(d.FleetIPs, n.Addresses...)
 		if n.Name != s.nodeName {
@@ -155,6 +157,7 @@ const maxLogged = 20
 
 // report logs the problems that weren't there before.
 func (s *source) report(r *manifest.Result) {
+	s.judged.Store(r)
 	now := make(map[string]bool, len(r.Problems))
 	logged := 0
 	for _, p := range r.Problems {
