@@ -7,9 +7,8 @@ import (
 )
 
 // servedBy gives the Services that a node serves: all but those that select
-// other nodes (pointsman/node-selector). To this host the others are not there,
-// so that another may have their addresses, and they go as if they were
-// removed.
+// other nodes (pointsman/node-selector). To this host those are not there. Their
+// claims stand all the same, for hosts must not differ in who has an address.
 func servedBy(services []*state.Service, node string) []*state.Service {
 	elsewhere := func(s *state.Service) bool {
 		_, here := slices.BinarySearch(s.Nodes, node)
