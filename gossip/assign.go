@@ -50,7 +50,7 @@ func (a Assignment) Of(host string, k state.CheckKey) bool {
 //   - Without a probe, and not to be asked (UDP, SCTP), of a home that is
 //     spared: as if the home lived.
 func Assign(checks []*state.Check, f Fleet) Assignment {
-	m := newMembers(f)
+	m := newElectorate(f)
 	out := make(Assignment, len(checks))
 	chosen := make([]string, 0, len(checks)*observersPerCheck) // grows at most once
 	for _, c := range checks {
@@ -78,21 +78,21 @@ func Generation(checks []*state.Check) uint64 {
 	return sum
 }
 
-// member is a live host with what its scores are made of.
-type member struct {
+// candidate is a live host with what its scores are made of.
+type candidate struct {
 	name string
 	seed uint64
 }
 
-// members is a Fleet, made ready for choosing.
-type members struct {
-	live   []member // by name
+// electorate is a Fleet, made ready for choosing.
+type electorate struct {
+	live   []candidate // by name
 	byName map[string]int
 	fate   map[string]bool // of the dead: whether spared
 
 	// narrowed holds what a Check.From leaves of live, by the slice itself:
 	// all Checks of a Service share one.
-	narrowed map[fromKey][]member
+	narrowed map[fromKey][]candidate
 }
 
 type fromKey struct {
@@ -100,11 +100,11 @@ type fromKey struct {
 	n     int
 }
 
-func newMembers(f Fleet) *members {
-	m := &members{byName: map[string]int{}, fate: map[string]bool{}, narrowed: map[fromKey][]member{}}
+func newElectorate(f Fleet) *electorate {
+	m := &electorate{byName: map[string]int{}, fate: map[string]bool{}, narrowed: map[fromKey][]candidate{}}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(f.Live))) {
 		m.byName[name] = len(m.live)
-		m.live = append(m.live, member{name, seed(name)})
+		m.live = append(m.live, candidate{name, nameSeed(name)})
 	}
 	for _, name := range f.Dead {
 		if _, lives := m.byName[name]; !lives && name != "" {
@@ -121,7 +121,7 @@ func newMembers(f Fleet) *members {
 
 // restful reports whether nothing is to be found out about a Check without a
 // probe.
-func (m *members) restful(c *state.Check) bool {
+func (m *electorate) restful(c *state.Check) bool {
 	if _, lives := m.byName[c.Home]; lives {
 		return true
 	}
@@ -129,7 +129,7 @@ func (m *members) restful(c *state.Check) bool {
 }
 
 // choose appends the observers of a Check, by name.
-func (m *members) choose(to []string, c *state.Check) []string {
+func (m *electorate) choose(to []string, c *state.Check) []string {
 	candidates, at := m.candidates(c.From), len(to)
 	var best top
 	if _, lives := m.byName[c.Home]; lives && (c.From == nil || slices.Contains(c.From, c.Home)) {
@@ -147,7 +147,7 @@ func (m *members) choose(to []string, c *state.Check) []string {
 }
 
 // candidates gives the live members that may probe.
-func (m *members) candidates(from []string) []member {
+func (m *electorate) candidates(from []string) []candidate {
 	if from == nil {
 		return m.live
 	}
@@ -158,7 +158,7 @@ func (m *members) candidates(from []string) []member {
 	if known, ok := m.narrowed[key]; ok {
 		return known
 	}
-	var left []member
+	var left []candidate
 	for _, name := range from {
 		if i, lives := m.byName[name]; lives {
 			left = append(left, m.live[i])
@@ -170,8 +170,8 @@ func (m *members) candidates(from []string) []member {
 
 // top keeps the home and the members with the highest scores.
 type top struct {
-	home   string                     // empty where it isn't asked
-	best   [observersPerCheck]*member // highest first
+	home   string                        // empty where it isn't asked
+	best   [observersPerCheck]*candidate // highest first
 	scores [observersPerCheck]uint64
 	floor  uint64 // a score must be higher to be of interest
 }
@@ -179,7 +179,7 @@ type top struct {
 // offer takes a member in by its score, which is above the floor. Of equal
 // scores, which only members of equal seeds have, the one offered first wins:
 // the first by name.
-func (t *top) offer(m *member, score uint64) {
+func (t *top) offer(m *candidate, score uint64) {
 	if m.name == t.home {
 		return
 	}
@@ -206,9 +206,9 @@ func (t *top) appendNames(to []string) []string {
 	return to
 }
 
-// seed is what a name is worth in scores. It's the same in every release, or
+// nameSeed is what a name is worth in scores. It's the same in every release, or
 // hosts of two releases would disagree about who is asked.
-func seed(name string) uint64 {
+func nameSeed(name string) uint64 {
 	sum := sha256.Sum256([]byte(name))
 	return binary.BigEndian.Uint64(sum[:])
 }

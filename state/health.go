@@ -88,9 +88,15 @@ type Judgement struct {
 	Since   time.Time // when this host first thought so
 	Votes   []Vote    // of the observers that are asked, by name
 
-	Untried     bool // no verdict has been reached yet, though there may be votes
-	Held        bool // the votes decide nothing: the last verdict holds
-	Unconfirmed bool // from before this agent's restart, and not heard again yet
+	// Untried: no verdict has been reached yet, though there may be votes.
+	Untried bool
+
+	// Held: the votes decide nothing, and the last verdict holds until then.
+	Held  bool
+	Until time.Time
+
+	// Unconfirmed: from before this agent's restart, and not heard again yet.
+	Unconfirmed bool
 }
 
 // Drain is the wish of an operator, or of a host that shuts down, that a target
