@@ -53,7 +53,8 @@ func (w *world) agent(node *lab.Host, flags ...string) *daemon {
 func (w *world) begin(node *lab.Host, flags ...string) *daemon {
 	w.t.Helper()
 	a := &daemon{t: w.t, node: node, state: filepath.Join(w.dir, "state-"+node.Name)}
-	a.args = []string{"PATH=" + os.Getenv("PATH"), "pointsman", "run", "--manifests", w.manifests, "--state-dir", a.state, "--node-name", node.Name}
+	a.args = []string{"PATH=" + os.Getenv("PATH"), "pointsman", "run", "--manifests", w.manifests, "--state-dir", a.state,
+		"--socket", a.socket(), "--node-name", node.Name}
 	if len(flags) > 0 && strings.HasPrefix(flags[0], "/") {
 		a.args[0], flags = "PATH="+flags[0]+":"+os.Getenv("PATH"), flags[1:]
 	}
@@ -66,6 +67,10 @@ func (w *world) begin(node *lab.Host, flags ...string) *daemon {
 	})
 	return a
 }
+
+// socket is the agent's control socket. The name of a socket is short
+// (unix(7)).
+func (a *daemon) socket() string { return filepath.Join(a.state, "sock") }
 
 // start starts it (again).
 func (a *daemon) start() {

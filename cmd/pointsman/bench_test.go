@@ -158,7 +158,7 @@ type benchAgent struct {
 }
 
 func (f *benchFleet) start(b *testing.B) *benchAgent {
-	cmd := exec.Command(f.binary, "run", "--manifests", f.dir, "--state-dir", f.state, "--node-name", "n1",
+	cmd := exec.Command(f.binary, "run", "--manifests", f.dir, "--state-dir", f.state, "--socket", filepath.Join(f.state, "sock"), "--node-name", "n1",
 		"--log-format", "json", "--healthz-listen", "127.0.0.1:10256")
 	stderr, err := cmd.StderrPipe()
 	if err == nil {

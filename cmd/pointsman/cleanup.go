@@ -21,7 +21,7 @@ func cleanupCommand() *cli.Command {
 			"Open connections by way of a Service are cut off, unless other nat rules on this host\n" +
 			"keep the kernel translating. Doing it twice is no error. It is refused while the agent\n" +
 			"runs, which would repair its tables.",
-		Flags:        []cli.Flag{configFlag(), stringFlag("state-dir", defaultStateDir, "the agent's state `DIR`")},
+		Flags:        []cli.Flag{configFlag(), stringFlag("state-dir", defaultStateDir, "the agent's state `DIR`"), socketFlag()},
 		Before:       loadConfig,
 		OnUsageError: usageError,
 		Action:       cleanup,
@@ -44,7 +44,15 @@ func cleanup(c *cli.Context) error {
 	if err := reconcile.Cleanup(c.Context); err != nil {
 		return err
 	}
-	return removeState(dir)
+	return errors.Join(removeSocket(c.String("socket")), removeState(dir))
+}
+
+// removeSocket removes what an agent that was killed left behind.
+func removeSocket(path string) error {
+	if info, err := os.Stat(path); err != nil || info.Mode()&fs.ModeSocket == 0 {
+		return nil
+	}
+	return os.Remove(path)
 }
 
 // removeState removes the files that the agent makes, and the directory if

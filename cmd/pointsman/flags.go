@@ -16,6 +16,7 @@ const (
 	defaultManifests = "/etc/pointsman/manifests"
 	defaultStateDir  = "/var/lib/pointsman"
 	defaultConfig    = "/etc/pointsman/config.yaml"
+	defaultSocket    = "/run/pointsman/pointsman.sock"
 )
 
 // env gives a flag's environment variable.

@@ -14,6 +14,7 @@ import (
 // use must not keep the kernel from being programmed.
 type server struct {
 	name, addr string
+	open       func(ctx context.Context, addr string) (net.Listener, error)
 	handler    http.Handler
 	log        *slog.Logger
 	health     *reconcile.Health
@@ -42,7 +43,7 @@ func (s *server) run(ctx context.Context) error {
 // listen gives a listener, or nil when ctx ends first.
 func (s *server) listen(ctx context.Context) net.Listener {
 	for {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
+		listener, err := s.open(ctx, s.addr)
 		if err == nil {
 			s.health.Degraded(s.name, "")
 			return listener
@@ -58,6 +59,10 @@ func (s *server) listen(ctx context.Context) net.Listener {
 		case <-time.After(listenAgain):
 		}
 	}
+}
+
+func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 }
 
 func healthHandler(health *reconcile.Health) http.Handler {

@@ -31,6 +31,7 @@ func runCommand() *cli.Command {
 		configFlag(),
 		stringFlag("manifests", defaultManifests, "the `DIR` of Service and EndpointSlice manifests"),
 		stringFlag("state-dir", defaultStateDir, "a `DIR` for what must outlive a restart"),
+		socketFlag(),
 		durationFlag("resync", 30*time.Second, "the `PERIOD` in which it's checked that nothing was missed"),
 		boolFlag("allow-empty", "let a directory without any Service take all rules away"),
 		stringFlag("healthz-listen", "0.0.0.0:10256", "`ADDRESS` of /healthz and /livez; \"\" turns it off"),
@@ -155,8 +156,12 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 		return nil, err
 	}
 	a.servers = []*server{
-		{name: "healthz", addr: c.String("healthz-listen"), handler: healthHandler(a.health), log: log, health: a.health},
-		{name: "metrics", addr: c.String("metrics-listen"), handler: metricsHandler(registry), log: log, health: a.health},
+		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health)},
+		{name: "metrics", addr: c.String("metrics-listen"), open: listenTCP, handler: metricsHandler(registry)},
+		{name: "control socket", addr: c.String("socket"), open: listenControl, handler: (&control{source: a.source}).handler()},
+	}
+	for _, s := range a.servers {
+		s.log, s.health = log, a.health
 	}
 	return a, nil
 }

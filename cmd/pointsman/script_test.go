@@ -52,6 +52,7 @@ func onHost(env *testscript.Env) error {
 	runtime.LockOSThread()
 	examples, err := filepath.Abs("../../examples")
 	env.Setenv("EXAMPLES", examples)
+	env.Setenv("POINTSMAN_SOCKET", filepath.Join(env.WorkDir, "sock"))
 	env.Setenv("GORACE", race)
 	if err != nil {
 		return err

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ask gets an answer of the running agent.
+func ask(ctx context.Context, socket, path string, answer any) error {
+	return call(ctx, socket, http.MethodGet, path, nil, answer)
+}
+
+// maxAnswer bounds what is read of an agent's answer.
+const maxAnswer = 256 << 20
+
+// call sends a request to the running agent and decodes its answer.
+func call(ctx context.Context, socket, method, path string, body, answer any) error {
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	defer client.CloseIdleConnections()
+	req, err := newRequest(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return unreachable(socket, err)
+	}
+	defer resp.Body.Close()
+	return readAnswer(resp, answer)
+}
+
+// unreachable says why the agent doesn't answer, as an operator sees it.
+func unreachable(socket string, err error) error {
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("no agent runs here: nobody answers on %s", socket)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%s: permission denied; are you root, or in the socket's group?", socket)
+	}
+	return fmt.Errorf("the agent doesn't answer: %w", err)
+}
+
+func newRequest(ctx context.Context, method, path string, body any) (*http.Request, error) {
+	if body == nil {
+		return http.NewRequestWithContext(ctx, method, "http://pointsman"+path, nil)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return http.NewRequestWithContext(ctx, method, "http://pointsman"+path, bytes.NewReader(text))
+}
+
+// readAnswer decodes the agent's answer, or gives the error that it's a text of.
+func readAnswer(resp *http.Response, answer any) error {
+	body := io.LimitReader(resp.Body, maxAnswer)
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(body, 4096))
+		return fmt.Errorf("the agent says: %s", strings.TrimSpace(string(text)))
+	}
+	if err := json.NewDecoder(body).Decode(answer); err != nil {
+		return fmt.Errorf("the agent's answer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+)
+
+// socketFlag names the control socket.
+func socketFlag() *cli.StringFlag {
+	return stringFlag("socket", defaultSocket, "the agent's control socket, a `FILE`")
+}
+
+// control answers the commands that ask the running agent: HTTP with JSON on a
+// Unix socket. Who may open the socket is the file's mode: root, and its group.
+type control struct {
+	source *source
+}
+
+func (c *control) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/problems", c.problems)
+	return mux
+}
+
+// problemsAnswer is everything that is wrong with the manifests.
+type problemsAnswer struct {
+	jsonProblems
+	Stale []string `json:"stale"` // objects whose last good version is served: kind namespace/name
+}
+
+func (c *control) problems(w http.ResponseWriter, _ *http.Request) {
+	answer := problemsAnswer{jsonProblems: problemList(nil), Stale: []string{}}
+	if r := c.source.judged.Load(); r != nil {
+		answer.jsonProblems = problemList(r.Problems)
+		for _, k := range r.Stale {
+			answer.Stale = append(answer.Stale, k.String())
+		}
+	}
+	reply(w, answer)
+}
+
+// reply writes an answer. That the asker has gone is nobody's concern.
+func reply(w http.ResponseWriter, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// socketMode lets the group in: an operator need not be root to ask.
+const socketMode = 0o660
+
+// listenControl makes the socket. One that nobody answers is left over from an
+// agent that was killed.
+func listenControl(ctx context.Context, path string) (net.Listener, error) {
+	if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("%s: another agent answers there", path)
+	} else if errors.Is(err, unix.ECONNREFUSED) {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}
