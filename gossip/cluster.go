@@ -1,0 +1,380 @@
+package gossip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+	"golang.org/x/sync/errgroup"
+
+	"pointsman/state"
+)
+
+// Cluster is this host's part in the fleet. Its methods may be called at any
+// time, before Run and while it runs.
+type Cluster struct {
+	cfg     ClusterConfig
+	keys    *keyringFile // used by tend only
+	disk    disk
+	queues  *queues
+	traffic traffic
+	alive   atomic.Int64
+	list    atomic.Pointer[memberlist.Memberlist] // nil while this host doesn't listen
+
+	saving sync.Mutex // held while the drains are written
+
+	changed chan struct{}
+	wake    chan struct{} // something for tend to do
+	rejoin  chan struct{} // peers were added
+	outbox  chan reply
+
+	mu          sync.Mutex // never held while memberlist is called
+	store       *store
+	members     *members
+	troubles    troubles
+	compare     comparison
+	counts      Stats // those that are counted here
+	view        *View // nil: something changed
+	statement   statement
+	speaks      bool // Publish was called
+	unsaid      bool // the statement isn't said yet
+	drainsDirty bool // to be saved
+}
+
+// NewCluster makes this host's part in the fleet; Run takes part. It fails only
+// for what's wrong with the configuration and must be set right by somebody.
+func NewCluster(cfg ClusterConfig) (*Cluster, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	keys, err := openKeyring(cfg.KeyringFile)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	c := &Cluster{
+		cfg: cfg, keys: keys, disk: disk{cfg.StateDir}, troubles: troubles{},
+		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), rejoin: make(chan struct{}, 1),
+		outbox:  make(chan reply, 256),
+		members: &members{self: cfg.NodeName, all: map[string]*memberEntry{}},
+	}
+	c.queues = newQueues(retransmitMult, func() int { return int(c.alive.Load()) })
+	incarnation, err := c.disk.incarnation()
+	err = errors.Join(err, c.disk.saveIncarnation(incarnation+1))
+	c.store = newStore(cfg.NodeName, incarnation+1)
+	c.store.member = c.members.known
+	drains, drainsErr := c.disk.drains(now)
+	c.store.drains = drains
+	c.troubleLocked(BadState, errors.Join(err, drainsErr))
+	return c, nil
+}
+
+// Changed gives a signal after each change of what View gives.
+func (c *Cluster) Changed() <-chan struct{} { return c.changed }
+
+func poke(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// changedLocked makes the next View a new one.
+func (c *Cluster) changedLocked() {
+	c.view = nil
+	poke(c.changed)
+}
+
+// noteLocked takes notice of a trouble with another host.
+func (c *Cluster) noteLocked(t Trouble) {
+	if t.Member == "" && t.Address.IsValid() {
+		t.Member = c.members.at(t.Address)
+	}
+	c.view = nil
+	if c.troubles.note(t, time.Now()) {
+		c.cfg.Log.Warn("gossip: "+string(t.Kind), "member", t.Member, "address", t.Address, "detail", t.Detail)
+		poke(c.changed)
+	}
+}
+
+// troubleLocked takes notice of a trouble of this host, or of its end.
+func (c *Cluster) troubleLocked(k TroubleKind, err error) {
+	if !c.troubles.set(k, err, time.Now()) {
+		return
+	}
+	if err != nil {
+		c.cfg.Log.Error("gossip: "+string(k), "err", err)
+	}
+	c.changedLocked()
+}
+
+func (c *Cluster) trouble(k TroubleKind, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.troubleLocked(k, err)
+}
+
+// tell takes what memberlist says in its log.
+func (c *Cluster) tell(t Trouble, suspect string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t.Kind != "" {
+		c.noteLocked(t)
+	}
+	if e := c.members.all[suspect]; e != nil {
+		e.suspected = time.Now()
+		c.changedLocked()
+	}
+}
+
+// Run takes part until ctx is done; it then returns nil. It leaves silently: to
+// the others a stopped agent is one that died, and its host may well go on.
+func (c *Cluster) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { c.tend(ctx); return nil })
+	group.Go(func() error { c.takePart(ctx); return nil })
+	return group.Wait()
+}
+
+const (
+	minListenWait = time.Second
+	maxListenWait = 30 * time.Second
+	senders       = 4
+)
+
+// takePart listens, as soon as that is possible, until ctx is done.
+func (c *Cluster) takePart(ctx context.Context) {
+	for wait := minListenWait; ; wait = min(2*wait, maxListenWait) {
+		list, err := c.listen()
+		c.trouble(CannotListen, err)
+		if err == nil {
+			c.serve(ctx, list)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (c *Cluster) serve(ctx context.Context, list *memberlist.Memberlist) {
+	c.list.Store(list)
+	var group errgroup.Group
+	for range senders {
+		group.Go(func() error { c.deliver(ctx, list); return nil })
+	}
+	c.keepJoined(ctx, list)
+	_ = group.Wait()
+	c.list.Store(nil)
+	if err := list.Shutdown(); err != nil {
+		c.cfg.Log.Warn("gossip: stop", "err", err)
+	}
+}
+
+// listen makes the memberlist.
+func (c *Cluster) listen() (*memberlist.Memberlist, error) {
+	logger := log.New(&logWriter{log: c.cfg.Log, gate: logGate{}, tell: c.tell}, "", 0)
+	transport := c.cfg.Transport
+	if transport == nil {
+		network, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
+			BindAddrs: []string{c.cfg.Bind.Addr().String()}, BindPort: int(c.cfg.Bind.Port()), Logger: logger,
+		})
+		if err != nil {
+			return nil, err
+		}
+		transport = network
+	}
+	m := c.cfg.memberlistConfig(c.keys.ring)
+	d := delegate{c}
+	m.Delegate, m.Events, m.Ping, m.Alive, m.Conflict = d, d, d, d, d
+	m.Logger, m.Transport = logger, meter{transport, &c.traffic}
+	list, err := memberlist.Create(m)
+	if err != nil {
+		return nil, errors.Join(err, transport.Shutdown())
+	}
+	return list, nil
+}
+
+// deliver sends what is asked for to whom asked.
+func (c *Cluster) deliver(ctx context.Context, list *memberlist.Memberlist) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-c.outbox:
+			c.mu.Lock()
+			node := c.members.node(r.to)
+			c.mu.Unlock()
+			for _, m := range r.messages {
+				if node == nil || ctx.Err() != nil {
+					break
+				}
+				if err := list.SendReliable(node, m); err != nil {
+					c.cfg.Log.Debug("gossip: send", "to", r.to, "err", err)
+					break
+				}
+			}
+		}
+	}
+}
+
+// tend does what is to be done at times, until ctx is done.
+func (c *Cluster) tend(ctx context.Context) {
+	var t tending
+	for {
+		wait := c.tendOnce(&t, time.Now())
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			_ = c.saveDrains() // it told
+			return
+		case <-c.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// tending is when things were last done.
+type tending struct{ said, asserted, polled time.Time }
+
+// tendOnce does what is due, and gives how long there's nothing else to do.
+func (c *Cluster) tendOnce(t *tending, now time.Time) time.Duration {
+	wait := keyringInterval
+	if now.Sub(t.polled) >= keyringInterval {
+		t.polled = now
+		c.pollKeyring()
+	}
+	if c.wantsIncarnation() {
+		if left := assertInterval - now.Sub(t.asserted); left > 0 {
+			wait = min(wait, left)
+		} else {
+			t.asserted = now
+			c.takeIncarnation()
+		}
+	}
+	if left := sayInterval - now.Sub(t.said); left > 0 {
+		wait = min(wait, left)
+	} else if c.say() {
+		t.said = now
+	}
+	next := c.expire(now)
+	_ = c.saveDrains() // it told
+	if !next.IsZero() {
+		wait = min(wait, max(next.Sub(now), time.Millisecond))
+	}
+	return wait
+}
+
+func (c *Cluster) pollKeyring() {
+	changed, err := c.keys.poll()
+	if changed {
+		c.cfg.Log.Info("gossip: the keyring changed", "keys", len(c.keys.ring.GetKeys()))
+	}
+	c.trouble(BadKeyring, err)
+}
+
+func (c *Cluster) wantsIncarnation() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.store.own.wanted > c.store.own.incarnation
+}
+
+// takeIncarnation makes this host heard again where something newer is held
+// under its name. The number is on disk before anybody sees it.
+func (c *Cluster) takeIncarnation() {
+	c.mu.Lock()
+	wanted := c.store.own.wanted
+	c.mu.Unlock()
+	err := c.disk.saveIncarnation(wanted)
+	c.cfg.Log.Info("gossip: others hold something newer of this host", "incarnation", wanted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.troubleLocked(BadState, err)
+	c.store.own.restart()
+	c.unsaid = c.speaks
+}
+
+// say tells the others what this host has to say, and whether there was
+// anything.
+func (c *Cluster) say() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.unsaid {
+		return false
+	}
+	c.unsaid = false
+	for _, m := range c.store.say(c.statement) {
+		c.queues.say(m)
+	}
+	c.changedLocked()
+	return true
+}
+
+// expire lets go of what's over, and gives when there will be more.
+func (c *Cluster) expire(now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members.expire(now)
+	ended := c.store.drains.expire(now)
+	c.drainsDirty = c.drainsDirty || ended
+	if t, over := c.store.drains.ofEarlierBoot(c.cfg.NodeName, c.cfg.BootID, now); over {
+		c.acceptDrain(c.store.drains.undrain(t, c.cfg.NodeName, now), now)
+	}
+	if c.troubles.fade(now) || ended || c.view != nil && len(c.view.Drains) != len(c.store.drains.active(now)) {
+		c.changedLocked()
+	}
+	return c.store.drains.next(now)
+}
+
+// acceptDrain makes an entry that this host wrote its own, and the others'.
+func (c *Cluster) acceptDrain(d *drain, now time.Time) bool {
+	if d == nil || !c.store.drains.merge(d, now) {
+		return false
+	}
+	c.queues.say(queued{"drain " + d.target.String(), d.message, false})
+	c.drainsDirty = true
+	c.changedLocked()
+	return true
+}
+
+// writeDrain writes an entry of the drains' map. It's on disk when it returns.
+func (c *Cluster) writeDrain(t state.DrainTarget, write func() *drain) error {
+	c.mu.Lock()
+	d := write()
+	accepted := c.acceptDrain(d, time.Now())
+	c.mu.Unlock()
+	if d != nil && !accepted {
+		return fmt.Errorf("drain %v: there are %d drains already", t, maxDrains)
+	}
+	poke(c.wake)
+	return c.saveDrains()
+}
+
+// saveDrains writes the drains to disk if they changed.
+func (c *Cluster) saveDrains() error {
+	c.saving.Lock()
+	defer c.saving.Unlock()
+	c.mu.Lock()
+	all, dirty := maps.Clone(c.store.drains), c.drainsDirty
+	c.drainsDirty = false
+	c.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	err := c.disk.saveDrains(all)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drainsDirty = c.drainsDirty || err != nil
+	c.troubleLocked(BadState, err)
+	return err
+}

@@ -1,0 +1,107 @@
+package gossip
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// disk is what outlives the process: in the state dir, or nowhere.
+type disk struct{ dir string }
+
+const (
+	incarnationFile = "incarnation"
+	drainsFile      = "drains"
+	maxDrainsFile   = maxDrains*(maxPacket+2) + 64
+)
+
+// incarnation reads the last incarnation, 0 if there was none.
+func (d disk) incarnation() (uint32, error) {
+	if d.dir == "" {
+		return 0, nil
+	}
+	path := filepath.Join(d.dir, incarnationFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%s: not a number", path)
+	}
+	return uint32(n), nil
+}
+
+func (d disk) saveIncarnation(n uint32) error {
+	return d.write(incarnationFile, []byte(strconv.FormatUint(uint64(n), 10)+"\n"))
+}
+
+// drains reads the drains that were saved. A damaged file has none.
+func (d disk) drains(now time.Time) (drainMap, error) {
+	all := drainMap{}
+	if d.dir == "" {
+		return all, nil
+	}
+	path := filepath.Join(d.dir, drainsFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err != nil {
+		return all, err
+	}
+	if len(data) < 8 || len(data) > maxDrainsFile || binary.BigEndian.Uint64(data) != sum64(data[8:]) {
+		return all, fmt.Errorf("%s: damaged, and ignored", path)
+	}
+	r := &wireReader{rest: data[8:]}
+	for len(r.rest) > 0 {
+		if drain, ok := decodeDrain(bytes.Clone(r.bytes16())); ok {
+			all.merge(drain, now)
+		}
+	}
+	return all, nil
+}
+
+// saveDrains writes a checksum and the drains' messages.
+func (d disk) saveDrains(all drainMap) error {
+	var body []byte
+	for _, drain := range all {
+		body = appendBytes16(body, drain.message)
+	}
+	return d.write(drainsFile, append(appendU64(nil, sum64(body)), body...))
+}
+
+// write replaces a file so that it is there as a whole, the old or the new one,
+// whenever the power fails.
+func (d disk) write(name string, data []byte) error {
+	if d.dir == "" {
+		return nil
+	}
+	f, err := os.CreateTemp(d.dir, "."+name+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(d.dir, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(d.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

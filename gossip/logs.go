@@ -1,0 +1,139 @@
+package gossip
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// memberlist says some things in its log only. logLine is a line of it.
+type logLine struct {
+	level slog.Level
+	text  string
+	from  netip.Addr // who sent what the line is about, if it says so
+}
+
+var logLevels = map[string]slog.Level{
+	"[DEBUG]": slog.LevelDebug, "[INFO]": slog.LevelInfo, "[WARN]": slog.LevelWarn,
+	"[ERR]": slog.LevelError, "[ERROR]": slog.LevelError, "Err:": slog.LevelError,
+}
+
+// parseLog reads a line such as
+//
+//	[ERR] memberlist: Decrypt packet failed: no installed key fits from=192.0.2.7:7946
+func parseLog(line string) logLine {
+	l := logLine{level: slog.LevelWarn, text: strings.TrimSpace(line)}
+	if word, rest, found := strings.Cut(l.text, " "); found {
+		if level, ok := logLevels[word]; ok {
+			l.level, l.text = level, rest
+		}
+	}
+	l.text = strings.TrimPrefix(l.text, "memberlist: ")
+	if at := strings.LastIndex(l.text, "from="); at >= 0 {
+		if ap, err := netip.ParseAddrPort(strings.TrimSuffix(l.text[at+5:], ")")); err == nil {
+			l.from = ap.Addr().Unmap()
+		}
+	}
+	return l
+}
+
+// template gives what lines of one sort have in common: the first and the last
+// word, without what varies.
+func (l logLine) template() string {
+	text, _, _ := strings.Cut(l.text, " from=")
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return ""
+	}
+	last := words[len(words)-1]
+	if strings.ContainsAny(last, "0123456789'\"") {
+		last = ""
+	}
+	return words[0] + " " + last
+}
+
+// between gives what stands between two parts of a text, or "".
+func between(text, before, after string) string {
+	rest, found := strings.CutPrefix(text, before)
+	middle, _, ends := strings.Cut(rest, after)
+	if !found || !ends {
+		return ""
+	}
+	return middle
+}
+
+// hint gives what a line tells of another host: a trouble (of kind "" if none),
+// and the name of a member that gave no answer to this host.
+func (l logLine) hint() (t Trouble, suspect string) {
+	switch {
+	case strings.Contains(l.text, "no installed keys could decrypt") || strings.HasPrefix(l.text, "Decrypt packet failed"),
+		strings.Contains(l.text, "encryption is configured but remote state is not encrypted"):
+		t = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted with a key that isn't in this host's keyring, or not at all"}
+	case strings.Contains(l.text, "remote state is encrypted and encryption is not configured"):
+		t = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted, and this host has no keyring"}
+	case strings.Contains(l.text, "with unacceptable label"):
+		t = Trouble{Kind: OtherFleet, Address: l.from, Detail: l.text}
+	case strings.HasPrefix(l.text, "handler queue full"):
+		t = Trouble{Kind: Overflow, Address: l.from, Detail: "packets come faster than they can be handled"}
+	}
+	if name := between(l.text, "Was able to connect to ", " over TCP but UDP probes failed"); name != "" {
+		t = Trouble{Kind: UDPBlocked, Member: name, Detail: "it answers over TCP and not over UDP: a firewall or an MTU is in the way"}
+	}
+	return t, between(l.text, "Suspect ", " has failed")
+}
+
+const (
+	maxTemplates = 128
+	logEvery     = 10 * time.Second
+)
+
+// logGate lets one line of each sort pass in a while, since others can cause as
+// many lines as they send packets. It isn't safe for concurrent use.
+type logGate map[string]*struct {
+	last    time.Time
+	dropped int
+}
+
+// pass tells whether a line of a sort may be logged, and how many weren't since
+// the last that was.
+func (g logGate) pass(template string, now time.Time) (dropped int, pass bool) {
+	sort := g[template]
+	if sort == nil {
+		if len(g) >= maxTemplates {
+			clear(g)
+		}
+		sort = new(struct {
+			last    time.Time
+			dropped int
+		})
+		g[template] = sort
+	} else if now.Sub(sort.last) < logEvery {
+		sort.dropped++
+		return 0, false
+	}
+	dropped, sort.dropped, sort.last = sort.dropped, 0, now
+	return dropped, true
+}
+
+// logWriter takes memberlist's log. log.Logger calls it for one line at a time.
+type logWriter struct {
+	log  *slog.Logger
+	gate logGate
+	tell func(t Trouble, suspect string)
+}
+
+func (w *logWriter) Write(line []byte) (int, error) {
+	l := parseLog(string(line))
+	if t, suspect := l.hint(); t.Kind != "" || suspect != "" {
+		w.tell(t, suspect)
+	}
+	if !w.log.Enabled(context.Background(), l.level) {
+		return len(line), nil
+	}
+	if dropped, pass := w.gate.pass(l.template(), time.Now()); pass {
+		w.log.Log(context.Background(), l.level, "gossip: "+l.text, "suppressed", dropped)
+	}
+	return len(line), nil
+}

@@ -1,0 +1,196 @@
+package gossip
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Peer is a node that may be a member.
+type Peer struct {
+	Name      string
+	Addresses []netip.Addr // where it may be; none: anywhere
+}
+
+// MemberState is what this host thinks of a member.
+type MemberState uint8
+
+// The states of members.
+const (
+	Alive   MemberState = iota
+	Suspect             // this host itself got no answer from it; the fleet still has it alive
+	Dead
+	Left // dead, and it had said that it was leaving
+)
+
+// String gives the state in lower case.
+func (s MemberState) String() string {
+	return [...]string{"alive", "suspect", "dead", "left"}[s&3]
+}
+
+// Member is a host of the fleet, this one among them.
+type Member struct {
+	Name    string
+	Address netip.AddrPort
+	State   MemberState
+	Since   time.Time // when this host first saw it so
+	Meta    Meta      // zero until it is heard
+}
+
+// memberEntry is what's known of a member from memberlist.
+type memberEntry struct {
+	address   netip.AddrPort
+	alive     bool
+	since     time.Time
+	suspected time.Time // when it last didn't answer this host; zero if it did since
+	asks      map[kind]*tokens
+}
+
+// suspectFor is how long a missed answer is shown, if memberlist doesn't find
+// the member dead, nor alive, before.
+const suspectFor = 30 * time.Second
+
+func (m *memberEntry) state(meta Meta, now time.Time) (MemberState, time.Time) {
+	switch {
+	case !m.alive && meta.Leaving:
+		return Left, m.since
+	case !m.alive:
+		return Dead, m.since
+	case !m.suspected.IsZero() && now.Sub(m.suspected) < suspectFor:
+		return Suspect, m.suspected
+	}
+	return Alive, m.since
+}
+
+// members is the table of who is there. It's kept from memberlist's callbacks,
+// as memberlist's own list can't be read without a data race, nor from within
+// them. It isn't safe for concurrent use.
+type members struct {
+	self  string
+	all   map[string]*memberEntry
+	peers map[string]Peer // nil: whoever holds the key
+}
+
+// may says why a node may not be a member.
+func (m *members) may(n *memberlist.Node) error {
+	address, err := nodeAddress(n)
+	switch {
+	case err != nil:
+		return err
+	case n.Name == m.self:
+		return nil // this host, or a conflict that memberlist finds
+	case !compatible(n):
+		return fmt.Errorf("it speaks protocol %d-%d (%d), delegate %d-%d (%d)", n.PMin, n.PMax, n.PCur, n.DMin, n.DMax, n.DCur)
+	case m.peers == nil && m.all[n.Name] == nil && len(m.all) >= maxMembers:
+		return fmt.Errorf("there are %d members already", maxMembers)
+	case m.peers == nil:
+		return nil
+	}
+	peer, known := m.peers[n.Name]
+	switch {
+	case !known:
+		return errors.New("no Node manifest names it")
+	case len(peer.Addresses) > 0 && !slices.Contains(peer.Addresses, address.Addr()):
+		return fmt.Errorf("its Node manifest has the addresses %v", peer.Addresses)
+	}
+	return nil
+}
+
+// compatible tells whether a node's protocol versions agree with this host's.
+// One alive member whose versions don't makes every push/pull in the fleet
+// fail: memberlist looks for versions that all have in common.
+func compatible(n *memberlist.Node) bool {
+	const protocol, delegate = memberlist.ProtocolVersion2Compatible, 1
+	return n.PMin <= protocol && protocol <= n.PMax && memberlist.ProtocolVersionMin <= n.PCur && n.PCur <= memberlist.ProtocolVersionMax &&
+		n.DMin <= delegate && delegate <= n.DMax && n.DCur == delegate
+}
+
+func nodeAddress(n *memberlist.Node) (netip.AddrPort, error) {
+	a, ok := netip.AddrFromSlice(n.Addr)
+	if !ok || n.Port == 0 || n.Name == "" || len(n.Name) > maxName {
+		return netip.AddrPort{}, errors.New("its name or address is malformed")
+	}
+	return netip.AddrPortFrom(a.Unmap(), n.Port), nil
+}
+
+// set takes what memberlist says of a node.
+func (m *members) set(n *memberlist.Node, alive bool, now time.Time) {
+	address, err := nodeAddress(n)
+	if err != nil {
+		return
+	}
+	e := m.all[n.Name]
+	if e == nil {
+		e = &memberEntry{asks: map[kind]*tokens{}}
+		m.all[n.Name] = e
+	}
+	if e.alive != alive || e.since.IsZero() {
+		e.alive, e.since = alive, now
+	}
+	e.address, e.suspected = address, time.Time{}
+}
+
+// known tells whether a name is a member's, and one that may be.
+func (m *members) known(name string) bool {
+	_, peer := m.peers[name]
+	return m.all[name] != nil && (m.peers == nil || peer || name == m.self)
+}
+
+// alive counts the members that are alive, this host among them.
+func (m *members) alive() int {
+	n := 0
+	for name, e := range m.all {
+		if e.alive && m.known(name) {
+			n++
+		}
+	}
+	return n
+}
+
+// expire forgets members that have been dead for long.
+func (m *members) expire(now time.Time) {
+	maps.DeleteFunc(m.all, func(_ string, e *memberEntry) bool { return !e.alive && now.Sub(e.since) > forgetMemberAfter })
+}
+
+// node gives what memberlist needs to send to a member.
+func (m *members) node(name string) *memberlist.Node {
+	e := m.all[name]
+	if e == nil || !m.known(name) {
+		return nil
+	}
+	return &memberlist.Node{Name: name, Addr: net.IP(e.address.Addr().AsSlice()), Port: e.address.Port()}
+}
+
+// ask bounds how often a member gets an answer to one kind of question.
+func (m *members) ask(name string, k kind, now time.Time) bool {
+	e := m.all[name]
+	if e == nil || !m.known(name) {
+		return false
+	}
+	if e.asks[k] == nil {
+		e.asks[k] = &tokens{}
+	}
+	return e.asks[k].take(now, 1, 4)
+}
+
+// at gives the name of the member at an address, or of the peer that should be
+// there; empty if there's none.
+func (m *members) at(a netip.Addr) string {
+	for name, e := range m.all {
+		if e.address.Addr() == a {
+			return name
+		}
+	}
+	for name, p := range m.peers {
+		if slices.Contains(p.Addresses, a) {
+			return name
+		}
+	}
+	return ""
+}

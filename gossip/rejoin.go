@@ -1,0 +1,144 @@
+package gossip
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// target is where a member may be found.
+type target struct {
+	name    string // empty if it isn't known
+	address netip.AddrPort
+}
+
+// String is what memberlist's Join reads; it's never left to resolve a name.
+func (t target) String() string {
+	if t.name == "" {
+		return t.address.String()
+	}
+	return t.name + "/" + t.address.String()
+}
+
+// keepJoined looks for the peers that aren't members, and for the hosts to join.
+// memberlist itself never asks again after a dead member, so two halves of a
+// fleet would stay apart for ever (metallb#589). As in Serf, the fewer are
+// missing the rarer it's tried, so that a dead host isn't asked for by all.
+func (c *Cluster) keepJoined(ctx context.Context, list *memberlist.Memberlist) {
+	tries := 3
+	for {
+		for range tries {
+			c.joinOne(ctx, list)
+		}
+		wait := rejoinInterval/2 + rand.N(rejoinInterval)
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.rejoin:
+			tries = 1
+		case <-time.After(wait):
+			tries = c.tries(ctx)
+		}
+	}
+}
+
+// tries says how many joins are tried now.
+func (c *Cluster) tries(ctx context.Context) int {
+	absent := len(c.absentTargets(ctx))
+	others := int(c.alive.Load()) - 1
+	switch {
+	case others <= 0:
+		return 3
+	case rand.N(others) < absent:
+		return 1
+	}
+	return 0
+}
+
+func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist) {
+	targets := c.absentTargets(ctx)
+	if len(targets) == 0 || ctx.Err() != nil {
+		return
+	}
+	t := targets[rand.N(len(targets))]
+	_, err := list.Join([]string{t.String()})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.counts.Rejoins++
+		return
+	}
+	c.counts.RejoinsFailed++
+	c.noteLocked(Trouble{Kind: CannotJoin, Member: t.name, Address: t.address.Addr(), Detail: err.Error()})
+}
+
+// absentTargets gives where members may be found that aren't known to be alive.
+func (c *Cluster) absentTargets(ctx context.Context) []target {
+	hosts := c.resolveJoin(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []target
+	for _, name := range c.members.absent() {
+		for _, a := range c.members.peers[name].Addresses {
+			if a.Is4() == c.cfg.Bind.Addr().Is4() {
+				all = append(all, target{name, netip.AddrPortFrom(a, c.cfg.Bind.Port())})
+			}
+		}
+	}
+	self := netip.AddrPortFrom(c.cfg.Advertise, c.cfg.Bind.Port())
+	for _, h := range hosts {
+		if h != self && h != c.cfg.Bind && !c.members.aliveAt(h) {
+			all = append(all, target{c.members.at(h.Addr()), h})
+		}
+	}
+	return all
+}
+
+func (m *members) aliveAt(a netip.AddrPort) bool {
+	for name, e := range m.all {
+		if e.alive && e.address == a && m.known(name) {
+			return true
+		}
+	}
+	return false
+}
+
+const resolveTimeout = 2 * time.Second
+
+// resolveJoin gives the addresses of the hosts to join, of this host's family.
+func (c *Cluster) resolveJoin(ctx context.Context) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, j := range c.cfg.Join {
+		host, port, err := splitJoin(j, c.cfg.Bind.Port())
+		if err != nil {
+			continue // NewCluster refused it
+		}
+		for _, a := range c.lookup(ctx, host) {
+			ap := netip.AddrPortFrom(a.Unmap(), port)
+			if ap.Addr().Is4() == c.cfg.Bind.Addr().Is4() && !slices.Contains(all, ap) {
+				all = append(all, ap)
+			}
+		}
+	}
+	return all
+}
+
+func (c *Cluster) lookup(ctx context.Context, host string) []netip.Addr {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil && ctx.Err() == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.noteLocked(Trouble{Kind: CannotJoin, Member: host, Detail: err.Error()})
+	}
+	return addrs
+}
