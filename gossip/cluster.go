@@ -138,7 +138,9 @@ func (c *Cluster) tell(t Trouble, suspect string) {
 func (c *Cluster) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { c.tend(ctx); return nil })
-	group.Go(func() error { c.takePart(ctx); return nil })
+	if !c.cfg.alone() {
+		group.Go(func() error { c.takePart(ctx); return nil })
+	}
 	return group.Wait()
 }
 

@@ -20,7 +20,8 @@ type ClusterConfig struct {
 	NodeName string // unique in the fleet
 
 	// Bind is where this host listens, TCP and UDP: one particular address and
-	// port. It may appear later.
+	// port. It may appear later. The zero value is for a host alone: it hears
+	// nobody, and has only its drains.
 	Bind netip.AddrPort
 
 	// Advertise is where others reach it, at the same port; zero means Bind's.
@@ -86,6 +87,12 @@ func (c *ClusterConfig) check() error {
 	if len(c.Fleet) > maxFleet {
 		return fmt.Errorf("gossip: fleet name %q: more than %d bytes", c.Fleet, maxFleet)
 	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.alone() {
+		return nil
+	}
 	if err := checkBind(c.Bind); err != nil {
 		return err
 	}
@@ -103,11 +110,10 @@ func (c *ClusterConfig) check() error {
 	if c.KeyringFile == "" && !c.Insecure && !c.Bind.Addr().IsLoopback() {
 		return fmt.Errorf("gossip at %v needs a keyring: without one, whoever reaches the port can switch off every Service (or say that it's insecure)", c.Bind)
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
 	return nil
 }
+
+func (c *ClusterConfig) alone() bool { return c.Bind == netip.AddrPort{} }
 
 // splitJoin reads HOST[:PORT]; HOST is a name or an address.
 func splitJoin(s string, port uint16) (string, uint16, error) {
