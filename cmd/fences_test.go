@@ -19,8 +19,8 @@ const module = "pointsman/"
 // tests, speak to that package; so a library's types, faults and next major
 // version stay in one place.
 var outside = map[string][]string{
-	"k8s.io/api/":                     {"state/manifest"},
-	"sigs.k8s.io/yaml":                {"state/manifest"},
+	"k8s.io/api/":                     {"state/manifest", "state/manifest/pin"},
+	"sigs.k8s.io/yaml":                {"state/manifest", "state/manifest/pin"},
 	"github.com/fsnotify/fsnotify":    {"state/manifest"},
 	"github.com/hashicorp/memberlist": {"gossip"},
 	"sigs.k8s.io/knftables":           {"reconcile/nft"},
@@ -45,6 +45,7 @@ var inside = []struct {
 	{"reconcile/doctor", []string{"state", "reconcile/host"}},
 	{"reconcile", []string{"state", "reconcile/nft", "reconcile/host"}},
 	{"gossip", []string{"state", "gossip", "gossip/probe"}},
+	{"state/manifest/pin", []string{"state", "state/manifest"}},
 	{"state/manifest", []string{"state"}},
 	{"state", nil},
 }

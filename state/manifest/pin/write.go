@@ -1,0 +1,91 @@
+package pin
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Write puts a file's new bytes in the place of the old ones, in the directory
+// that was read: whole, or not at all. It keeps mode and owner, and what a
+// symbolic link leads to is replaced, not the link. A file that is not as it
+// was read any more stays as it is, and that is an error.
+func (f File) Write(dir string) error {
+	if err := f.write(filepath.Join(dir, filepath.FromSlash(f.Path))); err != nil {
+		var perr *fs.PathError
+		var lerr *os.LinkError
+		switch { // which may name the temporary file
+		case errors.As(err, &perr):
+			err = perr.Err
+		case errors.As(err, &lerr):
+			err = lerr.Err
+		}
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return nil
+}
+
+func (f File) write(path string) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(data, f.Before) {
+		return errors.New("it changed while values were chosen for it: run pin again")
+	}
+	return replace(path, info, f.After)
+}
+
+// replace renames a new file over an old one. Its name starts with a dot, so
+// that agents don't read it in the meantime.
+func replace(path string, old fs.FileInfo, data []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".pin-*")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(data)
+	if err == nil {
+		err = keepOwner(temp, old)
+	}
+	if err == nil {
+		err = temp.Chmod(old.Mode().Perm()) // after chown, which clears bits
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	err = errors.Join(err, temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+	}
+	return err
+}
+
+// keepOwner gives a file the owner and group of another one, where they differ:
+// who may not do that must not take the file away from somebody.
+func keepOwner(f *os.File, like fs.FileInfo) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	is, okIs := info.Sys().(*syscall.Stat_t)
+	want, okWant := like.Sys().(*syscall.Stat_t)
+	if !okIs || !okWant || is.Uid == want.Uid && is.Gid == want.Gid {
+		return nil
+	}
+	return f.Chown(int(want.Uid), int(want.Gid))
+}
