@@ -141,7 +141,7 @@ func (f *Folder) Hear(observer string, r *Record) {
 		return
 	}
 	agreed := v.agrees(f.generation)
-	keys, all := r.Changed(v.record)
+	keys, all := relisted(r, v.record)
 	v.record = r
 	switch {
 	case r == nil:
@@ -156,6 +156,19 @@ func (f *Folder) Hear(observer string, r *Record) {
 		f.dirty[k] = true
 	}
 	f.release(observer)
+}
+
+// relisted gives the keys that two records list differently, and all=true where
+// others may differ too. It's Record.Changed but for what agrees tells better:
+// news often make a record incomplete for a moment, which would have all that
+// its observer is asked about judged again, twice for each flip.
+func relisted(is, was *Record) (keys []state.CheckKey, all bool) {
+	if is == nil || was == nil || !is.buckets.complete() || !was.buckets.complete() {
+		return nil, true
+	}
+	a, b := *is, *was
+	a.Complete, b.Complete, b.Generation = true, true, a.Generation
+	return a.Changed(&b)
 }
 
 func (f *Folder) voter(name string) *voter {

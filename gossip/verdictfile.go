@@ -44,6 +44,10 @@ func EncodeVerdicts(v *state.Verdicts) []byte {
 		b = append(b, byte(j.Verdict))
 		b = binary.BigEndian.AppendUint64(b, uint64(j.Since.Unix()))
 	}
+	return appendChecksum(b)
+}
+
+func appendChecksum(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
