@@ -70,7 +70,7 @@ func app(stdout, stderr io.Writer) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), getCommand(), doctorCommand(), cleanupCommand(), versionCommand()},
+		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), pinCommand(), getCommand(), doctorCommand(), cleanupCommand(), versionCommand()},
 	}
 }
 

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+
+	"pointsman/state/manifest"
+)
+
+// maxHistory bounds what is read of a commit, in bytes, as a directory's files
+// are bounded.
+const maxHistory = 512 << 20
+
+// committed gives the manifests of a directory as a git commit has them: nil
+// where the directory is in no repository or not part of the commit, and, for
+// HEAD, where there is no commit yet. Git is asked, and not its files read, for
+// it knows packs, worktrees and whose repository it may trust.
+func committed(ctx context.Context, dir, commit string) (*manifest.Snapshot, error) {
+	if _, err := git(ctx, dir, "rev-parse", "--git-dir"); commit == "" || isNoRepository(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	hash, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{commit}")
+	switch {
+	case err != nil && commit == lastCommit:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("git knows no commit %q", commit)
+	}
+	id := strings.TrimSpace(string(hash))
+	if _, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", id+":./"); err != nil {
+		return nil, nil
+	}
+	archive, err := git(ctx, dir, "archive", "--format=tar", id) // of dir alone
+	if err != nil {
+		return nil, err
+	}
+	return untar(archive)
+}
+
+// untar gives the manifests of a tar archive.
+func untar(archive []byte) (*manifest.Snapshot, error) {
+	s := &manifest.Snapshot{}
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return s, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("git archive: %w", err)
+		}
+		if h.Typeflag != tar.TypeReg || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(h.Name)) {
+			continue
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return nil, fmt.Errorf("git archive: %w", err)
+		}
+		s.Files = append(s.Files, &manifest.File{Path: h.Name, Data: data})
+	}
+}
+
+// gitError is what git says when it fails.
+type gitError struct{ text string }
+
+func (e *gitError) Error() string { return e.text }
+
+func isNoRepository(err error) bool {
+	var e *gitError
+	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &e) && strings.Contains(e.text, "not a git repository")
+}
+
+// git runs git in a directory and gives its output. In a hook the environment
+// names the repository that the hook is of, which dir need not be in.
+func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
+	hooks := []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(hooks, name)
+	})
+	cmd.Env = append(cmd.Env, "LC_ALL=C")
+	out, errs := &capped{left: maxHistory}, &capped{left: 4096}
+	cmd.Stdout, cmd.Stderr = out, errs
+	err := cmd.Run()
+	switch {
+	case out.left < 0:
+		return nil, fmt.Errorf("git %s gives more than %d MiB", args[0], maxHistory>>20)
+	case errors.As(err, new(*exec.ExitError)):
+		first, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n")
+		return nil, &gitError{"git " + args[0] + ": " + strings.TrimPrefix(first, "fatal: ")}
+	}
+	return out.Bytes(), err
+}
+
+// capped is a buffer that forgets what doesn't fit: left is then negative.
+type capped struct {
+	bytes.Buffer
+	left int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.left -= len(p); c.left >= 0 {
+		c.Buffer.Write(p)
+	}
+	return len(p), nil
+}
