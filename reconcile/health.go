@@ -16,6 +16,7 @@ type Health struct {
 	mu       sync.Mutex
 	updated  time.Time
 	failure  string
+	drained  bool
 	degraded map[string]string
 }
 
@@ -31,6 +32,14 @@ func (h *Health) Failed(why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.failure = why
+}
+
+// Drained notes whether this host is drained: balancers that ask for its health
+// are to leave it alone.
+func (h *Health) Drained(drained bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drained = drained
 }
 
 // Degraded notes, or with an empty text takes back, that something keeps the
@@ -53,6 +62,7 @@ type HealthStatus struct {
 	Healthy     bool      `json:"healthy"` // the kernel is as it should be
 	LastUpdated time.Time `json:"lastUpdated,omitzero"`
 	CurrentTime time.Time `json:"currentTime"`
+	Drained     bool      `json:"drained,omitempty"`  // an operator, or a shutdown, drains this host
 	Degraded    []string  `json:"degraded,omitempty"` // each with its reason
 }
 
@@ -60,7 +70,7 @@ type HealthStatus struct {
 func (h *Health) Status(now time.Time) HealthStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := HealthStatus{Healthy: h.failure == "" && !h.updated.IsZero(), LastUpdated: h.updated, CurrentTime: now}
+	s := HealthStatus{Healthy: h.failure == "" && !h.updated.IsZero(), LastUpdated: h.updated, CurrentTime: now, Drained: h.drained}
 	switch {
 	case h.failure != "":
 		s.Degraded = append(s.Degraded, h.failure)
@@ -73,13 +83,13 @@ func (h *Health) Status(now time.Time) HealthStatus {
 	return s
 }
 
-// ServeHTTP answers /healthz: 200 while the kernel is as it should be, else
-// 503, with a HealthStatus.
+// ServeHTTP answers /healthz: 200 while the kernel is as it should be and this
+// host isn't drained, else 503, with a HealthStatus.
 func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s := h.Status(time.Now())
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !s.Healthy {
+	if !s.Healthy || s.Drained {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	// An error here means that the client has gone.

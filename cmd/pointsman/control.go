@@ -13,6 +13,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
+
+	"pointsman/gossip"
 )
 
 // socketFlag names the control socket.
@@ -24,6 +26,7 @@ func socketFlag() *cli.StringFlag {
 // Unix socket. Who may open the socket is the file's mode: root, and its group.
 type control struct {
 	source *source
+	fleet  *gossip.Agent
 }
 
 func (c *control) handler() http.Handler {

@@ -21,6 +21,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
+	"pointsman/gossip"
 	"pointsman/reconcile"
 	"pointsman/reconcile/host"
 	"pointsman/state/manifest"
@@ -39,6 +40,7 @@ func runCommand() *cli.Command {
 	}
 	flags = append(flags, rangeFlags()...)
 	flags = append(flags, nodeFlags()...)
+	flags = append(flags, fleetFlags()...)
 	return &cli.Command{
 		Name:  "run",
 		Usage: "serve the Services of a directory on this host",
@@ -60,6 +62,7 @@ type agent struct {
 	health  *reconcile.Health
 	watcher *manifest.Watcher
 	source  *source
+	fleet   *gossip.Agent
 	addrs   *host.Watcher
 	checks  *reconcile.HealthServers
 	loop    *reconcile.Loop
@@ -106,6 +109,7 @@ const gcPercent = 50
 type options struct {
 	judging manifest.Config
 	loop    reconcile.Config
+	fleet   gossip.Config
 }
 
 // runOptions judges the command line before anything is touched: who mistypes a
@@ -135,7 +139,10 @@ func runOptions(c *cli.Context) (o options, err error) {
 	if o.loop.NodePortCIDRs, err = prefixes(c, "nodeport-addresses"); err != nil {
 		return o, err
 	}
-	o.loop.NodeName, err = nodeName(c)
+	if o.loop.NodeName, err = nodeName(c); err != nil {
+		return o, err
+	}
+	o.fleet, err = fleetConfig(c, o.loop.NodeName)
 	return o, err
 }
 
@@ -143,11 +150,14 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	a = &agent{log: log, health: &reconcile.Health{}}
+	if a.fleet, err = newFleet(o.fleet, log); err != nil {
+		return nil, err
+	}
 	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
 	a.source = &source{
 		watcher: a.watcher, loader: manifest.NewLoader(o.judging, lastGoodPath(c)), dir: c.String("manifests"),
 		stateDir: c.String("state-dir"), nodeName: o.loop.NodeName, zone: c.String("zone"), allowEmpty: c.Bool("allow-empty"),
-		log: log, health: a.health, metrics: newManifestMetrics(registry, a.watcher), changed: make(chan struct{}, 1),
+		log: log, health: a.health, metrics: newManifestMetrics(registry, a.watcher), fleet: a.fleet, changed: make(chan struct{}, 1),
 	}
 	if a.addrs, err = host.NewWatcher(addressesSettle); err != nil {
 		return nil, fmt.Errorf("addresses of this host: %w", err)
@@ -158,7 +168,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	a.servers = []*server{
 		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health)},
 		{name: "metrics", addr: c.String("metrics-listen"), open: listenTCP, handler: metricsHandler(registry)},
-		{name: "control socket", addr: c.String("socket"), open: listenControl, handler: (&control{source: a.source}).handler()},
+		{name: "control socket", addr: c.String("socket"), open: listenControl, handler: (&control{source: a.source, fleet: a.fleet}).handler()},
 	}
 	for _, s := range a.servers {
 		s.log, s.health = log, a.health
@@ -189,7 +199,8 @@ func (a *agent) newLoop(cfg reconcile.Config, registry prometheus.Registerer) (e
 func (a *agent) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
-		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.reloadOnHangup,
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run,
+		a.fleet.Run, a.reloadOnHangup,
 	} {
 		g.Go(func() error { return task(ctx) })
 	}

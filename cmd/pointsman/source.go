@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pointsman/gossip"
 	"pointsman/reconcile"
 	"pointsman/state"
 	"pointsman/state/manifest"
@@ -27,7 +28,10 @@ type source struct {
 	log        *slog.Logger
 	health     *reconcile.Health
 	metrics    *manifestMetrics
+	fleet      *gossip.Agent
 
+	served    *manifest.Result // what is in force; nil before there is anything
+	overlay   state.Overlayer
 	changed   chan struct{} // capacity 1, no data
 	latest    atomic.Pointer[reconcile.Desired]
 	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
@@ -58,6 +62,8 @@ func (s *source) run(ctx context.Context) error {
 		case <-s.watcher.Changed():
 			s.load()
 			save.Reset(saveAfter)
+		case <-s.fleet.Changed():
+			s.serve()
 		case <-save.C:
 			s.save()
 		}
@@ -118,11 +124,26 @@ func (s *source) keep(why string) {
 	s.publish(r)
 }
 
+// publish puts a result in force.
 func (s *source) publish(r *manifest.Result) {
+	s.served = r
 	s.health.Degraded("stale manifests", staleText(r))
 	s.metrics.loaded(r)
-	services := servedBy(r.Services, s.nodeName)
-	s.warnEphemeral(services)
+	s.warnEphemeral(servedBy(r.Services, s.nodeName))
+	s.fleet.Set(r.Services, peersOf(r.Nodes), servedText(r))
+	s.serve()
+}
+
+// serve publishes what is in force, with what the fleet knows of its endpoints
+// folded in.
+func (s *source) serve() {
+	health := s.fleet.Health()
+	s.health.Drained(health.NodeDrained(s.nodeName))
+	r := s.served
+	if r == nil {
+		return
+	}
+	services := s.overlay.Overlay(servedBy(r.Services, s.nodeName), health)
 	d := &reconcile.Desired{Services: services, Zone: s.zone}
 	for _, n := range r.Nodes {
 		d.FleetIPs = append(d.FleetIPs, n.Addresses...)

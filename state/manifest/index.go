@@ -22,6 +22,9 @@ type digest struct {
 	failed bool
 	loud   bool // the object has Problems
 
+	sum    uint64 // hash of the document
+	hashed bool   // whether sum is set
+
 	parsed   bool      // whether backings are set
 	backings []backing // of a slice
 	findings []Problem
