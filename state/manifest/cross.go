@@ -127,6 +127,7 @@ func (p *sweep) orphans() {
 		switch s := e.service; {
 		case s == nil: // without the label, of which validation warns
 		case s.seen == p.generation:
+			e.parse() // a headless Service has not asked for it
 			p.problems = append(p.problems, e.findings...)
 		case s.failing != p.generation:
 			p.problems = append(p.problems, e.orphan()...)

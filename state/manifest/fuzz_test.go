@@ -41,6 +41,9 @@ func checkObject(t *testing.T, o *Object) {
 		t.Errorf("object without a place: %+v", o)
 	}
 	for _, p := range o.Problems {
+		if severity, known := severities[p.Rule]; !known || severity != p.Severity {
+			t.Errorf("problem without a rule: %+v", p)
+		}
 		if p.Message == "" || p.Document < 1 || p.Source.Line < o.doc.line || p.Object != o.Key {
 			t.Errorf("problem without a place: %+v", p)
 		}

@@ -2,12 +2,9 @@ package manifest
 
 import (
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,86 +12,6 @@ import (
 
 	"pointsman/state"
 )
-
-// world draws documents: few names, and addresses and ports out of so many,
-// so that they often clash or hardly ever; now and then one is in error or
-// doesn't parse.
-type world struct {
-	t     *rapid.T
-	width int
-}
-
-func newWorld(t *rapid.T) world {
-	return world{t, rapid.SampledFrom([]int{2, 200}).Draw(t, "width")}
-}
-
-func (w world) pick(of ...string) string { return rapid.SampledFrom(of).Draw(w.t, "pick") }
-
-// some gives prefix and a number.
-func (w world) some(prefix string, first int) string {
-	return prefix + strconv.Itoa(first+rapid.IntRange(0, w.width).Draw(w.t, prefix))
-}
-
-func (w world) document() string {
-	ns, name := w.pick("a", "b"), w.pick("x", "y", "z")
-	switch w.pick("Service", "Service", "Service", "EndpointSlice", "EndpointSlice", "Endpoints", "Node", "bad") {
-	case "Service":
-		return w.service(ns, name)
-	case "EndpointSlice":
-		return fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {namespace: %s, name: %s-%s, labels: {kubernetes.io/service-name: %s}},
-addressType: IPv4, ports: [{name: %s, port: %s}], endpoints: [%s, %s]}`, ns, name, w.pick("1", "2"), name,
-			w.pick("p", "q"), w.pick("80", "81"), w.endpoint(), w.endpoint())
-	case "Endpoints":
-		return fmt.Sprintf(`{apiVersion: v1, kind: Endpoints, metadata: {namespace: %s, name: %s}, subsets: [{addresses: [{ip: %s}], ports: [{name: p, port: 80}]}]}`,
-			ns, name, w.some("10.0.0.", 1))
-	case "Node":
-		return fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {addresses: [{type: InternalIP, address: %s}]}}`,
-			w.pick("n1", "n2"), w.some("10.0.0.", 1))
-	}
-	return w.pick("{", "kind: Deployment\nmetadata: {name: x}", fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata:\n  namespace: %s\n  name: %s\nspec: {ports: 1}", ns, name))
-}
-
-func (w world) service(ns, name string) string {
-	spec := []string{"clusterIP: " + w.some("10.96.0.", 1)}
-	if w.pick("yes", "no") == "yes" {
-		spec = append(spec, fmt.Sprintf("externalIPs: [%s]", w.pick(w.some("10.96.0.", 1), w.some("192.0.2.", 1))))
-	}
-	switch port := w.pick("80", "81"); w.pick("ClusterIP", "NodePort", "LoadBalancer") {
-	case "NodePort":
-		spec = append(spec, "type: NodePort", fmt.Sprintf("ports: [{name: p, port: %s, nodePort: %s}]", port, w.some("", 30000)))
-	case "LoadBalancer":
-		spec = append(spec, "type: LoadBalancer", "externalTrafficPolicy: Local", "loadBalancerIP: "+w.some("192.0.2.", 1),
-			"healthCheckNodePort: "+w.some("", 30001), fmt.Sprintf("ports: [{name: p, port: %s}]", port))
-	default:
-		spec = append(spec, fmt.Sprintf("ports: [{name: p, port: %s}, {name: q, port: 90}]", port))
-	}
-	return fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: %s}, spec: {%s}}", ns, name, strings.Join(spec, ", "))
-}
-
-func (w world) endpoint() string {
-	return fmt.Sprintf("{addresses: [%s], nodeName: %s, conditions: {ready: %s, terminating: %s}}",
-		w.pick(w.some("10.0.0.", 1), w.some("10.96.0.", 1), w.some("192.0.2.", 1)), w.pick("n1", "n2"), w.pick("true", "false"), w.pick("true", "false"))
-}
-
-// tree draws a few files with a few documents each.
-func (w world) tree() map[string]string {
-	files := map[string]string{}
-	for i := range rapid.IntRange(0, 5).Draw(w.t, "files") {
-		var docs []string
-		for range rapid.IntRange(0, 3).Draw(w.t, "documents") {
-			docs = append(docs, w.document())
-		}
-		files[fmt.Sprintf("%d.yaml", i)] = strings.Join(docs, "\n---\n")
-	}
-	return files
-}
-
-// edit draws a tree that differs from another in one file.
-func (w world) edit(files map[string]string) map[string]string {
-	files = maps.Clone(files)
-	files[fmt.Sprintf("%d.yaml", rapid.IntRange(0, 5).Draw(w.t, "file"))] = w.document()
-	return files
-}
 
 // A host that has seen other trees before comes to what a host that starts
 // comes to, as long as no document asks for a last good version; and Services
@@ -132,49 +49,9 @@ func expectSamePointers(t *rapid.T, before, now *Result) {
 	}
 }
 
-// Which file an object stands in decides only between objects of one name,
-// and the order in which files are listed decides nothing.
-func TestLoadIgnoresSplitAndOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var docs []string
-		seen := map[string]bool{}
-		w := newWorld(t)
-		for range rapid.IntRange(1, 10).Draw(t, "documents") {
-			doc := w.document()
-			objects := Decode(&File{Path: "x.yaml", Data: []byte(doc)}, ranges)
-			if key := objects[0].Key.String(); !objects[0].Failed() && !seen[key] {
-				seen[key] = true
-				docs = append(docs, doc)
-			}
-		}
-		want := withoutPlaces(loadFresh(map[string]string{"all.yaml": strings.Join(docs, "\n---\n")}))
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-		rng.Shuffle(len(docs), func(i, k int) { docs[i], docs[k] = docs[k], docs[i] })
-		files := map[string]string{}
-		for _, doc := range docs {
-			files[fmt.Sprintf("%d.yaml", rng.IntN(4))] += doc + "\n---\n"
-		}
-		s := snapshotOf(files)
-		rng.Shuffle(len(s.Files), func(i, k int) { s.Files[i], s.Files[k] = s.Files[k], s.Files[i] })
-		if got := withoutPlaces(NewLoader(ranges, "").Load(s)); got != want {
-			t.Errorf("split over files: got\n%s\nwant\n%s", got, want)
-		}
-	})
-}
-
-// withoutPlaces renders a Result's Services without file and line.
-func withoutPlaces(r *Result) string {
-	var b strings.Builder
-	for _, s := range r.Services {
-		moved := *s
-		moved.Source = state.Source{}
-		renderService(&b, &moved)
-	}
-	return b.String()
-}
-
 // Two hosts that hold the same last good versions come to the same, one
-// through its memory, the other through the file.
+// through its memory, the other through the file, which has the items of a
+// List as documents.
 func TestLastGoodSurvivesTheProcess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		file, w := tempFile(t), newWorld(t)
@@ -186,8 +63,14 @@ func TestLastGoodSurvivesTheProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := snapshotOf(w.tree())
-		compareResults(t, "after a restart", NewLoader(ranges, file).Load(next), l.Load(next))
-		compareResults(t, "restored", NewLoader(ranges, file).Restore(), l.Restore())
+		for what, results := range map[string][2]*Result{
+			"after a restart": {NewLoader(ranges, file).Load(next), l.Load(next)},
+			"restored":        {NewLoader(ranges, file).Restore(), l.Restore()},
+		} {
+			if got, want := withoutPlaces(results[0]), withoutPlaces(results[1]); got != want {
+				t.Errorf("%s: got\n%s\nwant\n%s", what, got, want)
+			}
+		}
 	})
 }
 
