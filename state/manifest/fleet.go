@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ type fleet struct {
 	addresses map[netip.Addr]string
 	names     map[string]bool
 	choices   map[string][]string // names that a selector selects, by its text
+	findings  []Problem
 }
 
 // fleetOf gives the Nodes of this Load: the same as last time if they are.
@@ -29,10 +31,29 @@ func (p *sweep) fleetOf() *fleet {
 		f.nodes = append(f.nodes, n)
 		f.names[n.Name] = true
 		for _, a := range n.Addresses {
-			f.addresses[a] = n.Name
+			f.place(n.Name, a, e.object)
 		}
 	}
 	return f
+}
+
+// place notes where a node is. An address that two nodes have is the first's,
+// by name: one of the two manifests is a copy that was not finished.
+func (f *fleet) place(node string, a netip.Addr, o *Object) {
+	if other := f.addresses[a]; other != "" {
+		f.findings = append(f.findings, o.problem(ruleNodeAddressShared, fieldOfNode(o.Node, a), "Duplicate value: %q: node %s has it too", a, other))
+		return
+	}
+	f.addresses[a] = node
+}
+
+// fieldOfNode tells where an InternalIP stands.
+func fieldOfNode(n *corev1.Node, a netip.Addr) string {
+	i := slices.IndexFunc(n.Status.Addresses, func(na corev1.NodeAddress) bool {
+		parsed, err := netip.ParseAddr(na.Address)
+		return na.Type == corev1.NodeInternalIP && err == nil && parsed == a
+	})
+	return fmt.Sprintf("status.addresses[%d].address", i)
 }
 
 func nodeOf(o *Object) Node {

@@ -8,6 +8,7 @@ func TestC13SeveralSlices(t *testing.T)         { golden(t, "join/c13-several-sl
 func TestC14SameAddressTwoPorts(t *testing.T)   { golden(t, "join/c14-two-ports") }
 func TestC16SliceWithoutPorts(t *testing.T)     { golden(t, "join/c16-no-ports") }
 func TestC17SelectorWithoutPods(t *testing.T)   { golden(t, "join/c17-selector") }
+func TestC26MixedRanges(t *testing.T)           { golden(t, "join/c26-mixed-ranges") }
 func TestC28SourceRanges(t *testing.T)          { golden(t, "join/c28-source-ranges") }
 func TestC40LongNames(t *testing.T)             { golden(t, "join/c40-long-names") }
 func TestC94SameNameTwoNamespaces(t *testing.T) { golden(t, "join/c94-namespaces") }

@@ -123,6 +123,7 @@ func (l *Loader) conclude(p *sweep) *Result {
 	}
 	l.fleet = fleet
 	p.orphans()
+	p.problems = append(p.problems, fleet.findings...)
 	p.problems = append(p.problems, l.lastGood.problems...)
 	r.Problems = sortProblems(p.problems)
 	slices.SortFunc(r.Stale, Key.Compare)

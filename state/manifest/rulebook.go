@@ -157,6 +157,7 @@ var rulebook = []RuleInfo{
 	{ruleNodeNamespace, Error, FromValidation, "A Node has a namespace."},
 	{ruleNodeWithoutAddress, Warning, FromPointsman, "A Node has no InternalIP, so where it is can't be told."},
 	{ruleNodeAddressDuplicate, Error, FromPointsman, "An InternalIP is twice in a Node."},
+	{ruleNodeAddressShared, Warning, FromPointsman, "Two Nodes have one InternalIP."},
 	{ruleNodeNameUnknown, Warning, FromPointsman, "There are Node manifests, and none for the nodeName of an endpoint."},
 
 	{ruleAnnotationMisplaced, Warning, FromPointsman, "An annotation of ours is on an object of a kind that has no use for it."},

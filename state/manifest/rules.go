@@ -230,6 +230,7 @@ const (
 	ruleNodeNamespace        Rule = "node-namespace"
 	ruleNodeWithoutAddress   Rule = "node-without-address"
 	ruleNodeAddressDuplicate Rule = "node-address-duplicate"
+	ruleNodeAddressShared    Rule = "node-address-shared"
 	ruleNodeNameUnknown      Rule = "node-name-unknown"
 )
 

@@ -96,7 +96,8 @@ func readRows(t *testing.T) map[Rule]row {
 	return rows
 }
 
-// Every rule has a row, and every row finds what it says, at that line.
+// Every rule has a row, and every row finds what it says, at that line. The
+// flag -update writes the rows' comments, and then RULES.md.
 func TestRules(t *testing.T) {
 	rows := readRows(t)
 	for _, info := range Rules() {
@@ -113,6 +114,7 @@ func TestRules(t *testing.T) {
 			r.check(t)
 		})
 	}
+	checkRulesPage(t, readRows(t))
 }
 
 // check plays the steps of a row.
