@@ -83,6 +83,9 @@ const (
 	saveEvery    = 5 * time.Second
 )
 
+// StateFiles names the files that this package writes to the state dir.
+func StateFiles() []string { return []string{incarnationFile, drainsFile, verdictsFile} }
+
 // restore reads the verdicts of the process before.
 func (a *Agent) restore(now time.Time) (map[state.CheckKey]*state.Judgement, error) {
 	if a.cfg.StateDir == "" {
