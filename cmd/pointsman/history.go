@@ -21,13 +21,14 @@ import (
 const maxHistory = 512 << 20
 
 // committed gives the manifests of a directory as a git commit has them: nil
-// where the directory is in no repository or not part of the commit, and, for
-// HEAD, where there is no commit yet. Git is asked, and not its files read, for
-// it knows packs, worktrees and whose repository it may trust.
+// for no commit, where the directory is not part of it, and, for HEAD, where
+// there's none yet. Git is asked, and not its files read, for it knows packs,
+// worktrees and whose repository it may trust.
 func committed(ctx context.Context, dir, commit string) (*manifest.Snapshot, error) {
-	if _, err := git(ctx, dir, "rev-parse", "--git-dir"); commit == "" || isNoRepository(err) {
+	if commit == "" {
 		return nil, nil
-	} else if err != nil {
+	}
+	if _, err := git(ctx, dir, "rev-parse", "--git-dir"); err != nil {
 		return nil, err
 	}
 	hash, err := git(ctx, dir, "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{commit}")
@@ -75,6 +76,8 @@ type gitError struct{ text string }
 
 func (e *gitError) Error() string { return e.text }
 
+// isNoRepository reports whether there's no history for want of a repository,
+// or of git.
 func isNoRepository(err error) bool {
 	var e *gitError
 	return errors.Is(err, exec.ErrNotFound) || errors.As(err, &e) && strings.Contains(e.text, "not a git repository")

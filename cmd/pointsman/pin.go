@@ -69,10 +69,11 @@ func pinPlan(c *cli.Context, dir string) (*pin.Plan, error) {
 		return nil, err
 	}
 	former, err := committed(c.Context, dir, c.String("since"))
-	if err != nil && c.IsSet("since") {
+	switch {
+	case err == nil:
+	case c.IsSet("since"):
 		return nil, fmt.Errorf("--since: %w", err)
-	}
-	if err != nil {
+	case !isNoRepository(err):
 		fmt.Fprintf(c.App.ErrWriter, "warning: values that were freed since the last commit may be given out: %v\n", err)
 	}
 	return pin.New(now, former, cfg)
