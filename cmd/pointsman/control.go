@@ -32,6 +32,11 @@ type control struct {
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/problems", c.problems)
+	mux.HandleFunc("GET /v1/endpoints", c.endpoints)
+	mux.HandleFunc("GET /v1/nodes", c.nodes)
+	mux.HandleFunc("GET /v1/drains", c.drains)
+	mux.HandleFunc("POST /v1/drain", c.drain)
+	mux.HandleFunc("POST /v1/undrain", c.undrain)
 	return mux
 }
 

@@ -15,7 +15,7 @@ func getCommand() *cli.Command {
 		Usage:        "show what the running agent knows",
 		Description:  "Asks the agent of this host on its control socket.",
 		OnUsageError: usageError,
-		Subcommands:  []*cli.Command{getProblemsCommand()},
+		Subcommands:  []*cli.Command{getEndpointsCommand(), getNodesCommand(), getDrainsCommand(), getProblemsCommand()},
 		Action: func(c *cli.Context) error {
 			return usage("get needs to know what: %s", strings.Join(names(c.Command.Subcommands), ", "))
 		},
@@ -44,8 +44,8 @@ func namespaceFlag() *cli.StringFlag {
 // get asks the agent and shows its answer.
 func get[T any](path string, filter func(*cli.Context, *T), show func(io.Writer, *T)) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if err := noArgs(c); err != nil {
-			return err
+		if c.Command.ArgsUsage == "" && c.NArg() > 0 || c.NArg() > 1 {
+			return usage("get %s: what is %q?", c.Command.Name, c.Args().Get(c.NArg()-1))
 		}
 		format, err := outputOf(c, "text", "json")
 		if err != nil {
@@ -55,7 +55,9 @@ func get[T any](path string, filter func(*cli.Context, *T), show func(io.Writer,
 		if err := ask(c.Context, c.String("socket"), path, answer); err != nil {
 			return err
 		}
-		filter(c, answer)
+		if filter != nil {
+			filter(c, answer)
+		}
 		if format == "json" {
 			return writeJSON(c.App.Writer, answer)
 		}

@@ -30,7 +30,8 @@ const (
 // Main runs the command line and gives the exit code: 0 well, 1 error, 2
 // usage, 3 warnings where they count.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := app(stdout, stderr).RunContext(ctx, args)
+	a := app(stdout, stderr)
+	err := a.RunContext(ctx, interspersed(a, args))
 	if err == nil {
 		return 0
 	}
@@ -70,7 +71,7 @@ func app(stdout, stderr io.Writer) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), pinCommand(), getCommand(), doctorCommand(), cleanupCommand(), versionCommand()},
+		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), pinCommand(), getCommand(), drainCommand(), undrainCommand(), keygenCommand(), doctorCommand(), cleanupCommand(), versionCommand()},
 	}
 }
 

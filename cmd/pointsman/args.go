@@ -1,0 +1,57 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// interspersed gives a command line with the flags of its command before the
+// arguments: urfave/cli takes a flag that comes later for an argument, and
+// people write them in any order. What follows -- is left alone.
+func interspersed(app *cli.App, args []string) []string {
+	commands, at := app.Commands, 1
+	var command *cli.Command
+	for at < len(args) {
+		i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(args[at]) })
+		if i < 0 {
+			break
+		}
+		command, commands = commands[i], commands[i].Subcommands
+		at++
+	}
+	if command == nil {
+		return args
+	}
+	flags, rest := slices.Clone(args[:at]), []string(nil)
+	for i := at; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "--":
+			return slices.Concat(flags, args[i:i+1], rest, args[i+1:])
+		case len(arg) < 2 || arg[0] != '-':
+			rest = append(rest, arg)
+		case takesValue(command, arg) && i+1 < len(args):
+			flags = append(flags, arg, args[i+1])
+			i++
+		default:
+			flags = append(flags, arg)
+		}
+	}
+	return append(flags, rest...)
+}
+
+// takesValue reports whether the argument after a flag is its value.
+func takesValue(c *cli.Command, arg string) bool {
+	name := strings.TrimLeft(arg, "-")
+	if strings.Contains(name, "=") {
+		return false
+	}
+	for _, f := range c.Flags {
+		if slices.Contains(f.Names(), name) {
+			d, ok := f.(cli.DocGenerationFlag)
+			return ok && d.TakesValue()
+		}
+	}
+	return false
+}
