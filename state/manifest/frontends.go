@@ -115,7 +115,7 @@ func (d *demand) claimHealthCheck() {
 // missing warns of a value that a cluster would allocate. Hosts must not guess
 // different ones, so it is absent until it is written down.
 func (d *demand) missing(rule Rule, field, what string) {
-	d.warn(rule, field, "Required value: there is no %s, so it is not served; `pointsman pin` writes one into the file", what)
+	d.warn(rule, field, "Required value: there is no %s, so it is not served; `pointsman pin DIR` writes one into the file", what)
 }
 
 // checkClusterIPs warns of clusterIPs that a cluster would allocate:
