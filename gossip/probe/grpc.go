@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -31,8 +32,7 @@ func (x *executor) grpc(ctx context.Context, target netip.AddrPort, g *state.GRP
 	req.Header.Set("Content-Type", "application/grpc")
 	req.Header.Set("TE", "trailers")
 	req.Header.Set("User-Agent", x.userAgent)
-	t := x.transport(ctx, "")
-	t.Protocols.SetUnencryptedHTTP2(true)
+	t := x.http2(ctx)
 	defer t.CloseIdleConnections()
 	resp, err := t.RoundTrip(req)
 	if err != nil {
@@ -44,6 +44,20 @@ func (x *executor) grpc(ctx context.Context, target netip.AddrPort, g *state.GRP
 		return classify(err, state.BadProtocol)
 	}
 	return healthAnswer(resp, body)
+}
+
+// http2 gives a transport for one probe. One for all would go on dialing after
+// a timeout, for others to use the connection.
+func (x *executor) http2(ctx context.Context) *http.Transport {
+	t := &http.Transport{
+		DialContext:            func(_ context.Context, _, address string) (net.Conn, error) { return x.connect(ctx, address) },
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxAnswer,
+		Protocols:              new(http.Protocols),
+	}
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
 }
 
 // healthAnswer judges an answer. The status stands in the trailer, or in the

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -18,7 +19,7 @@ import (
 
 const (
 	maxBody      = 10 << 10 // bytes that are read of an answer, as the kubelet does
-	maxHeader    = 64 << 10 // bytes of an answer's header
+	maxAnswer    = 64 << 10 // bytes that are read at all, with the header
 	maxRedirects = 10
 )
 
@@ -34,10 +35,7 @@ func (x *executor) http(ctx context.Context, target netip.AddrPort, h *state.HTT
 	}
 	req.URL = addressOf(target, h)
 	x.setHeaders(req, h)
-	t := x.transport(ctx, req.Host)
-	t.Protocols.SetHTTP1(true)
-	defer t.CloseIdleConnections()
-	client := &http.Client{Transport: t, CheckRedirect: checkRedirect}
+	client := &http.Client{Transport: once{x, req.Host}, CheckRedirect: checkRedirect}
 	resp, err := client.Do(req)
 	if errors.Is(err, errRedirects) {
 		return failed(state.BadStatus, "%v", err)
@@ -110,36 +108,78 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// transport gives a transport for one probe, whose connections end with ctx. One
-// for all would go on dialing for a while, for others to use the connection.
-func (x *executor) transport(ctx context.Context, host string) *http.Transport {
-	dial := func(_ context.Context, network, address string) (net.Conn, error) {
-		conn, err := x.dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		if deadline, ok := ctx.Deadline(); ok {
-			if err := conn.SetDeadline(deadline); err != nil {
-				return nil, errors.Join(err, conn.Close())
-			}
-		}
-		return conn, nil
+// once is a http.RoundTripper that uses each connection once. http.Transport
+// would start three goroutines for each, and write a line to the log whenever a
+// server speaks before it's asked, which is for its probe to say.
+type once struct {
+	*executor
+	host string // of the Host header, for TLS
+}
+
+func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	conn, err := o.connect(ctx, req.URL.Host)
+	if err != nil {
+		return nil, err
 	}
-	return &http.Transport{
-		DialContext: dial,
-		DialTLSContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			conn, err := dial(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return handshake(ctx, conn, host)
-		},
-		DisableKeepAlives:      true,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxHeader,
-		ExpectContinueTimeout:  time.Second,
-		Protocols:              new(http.Protocols),
+	// The deadline is the connection's too, but the agent may end before.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	body := &connBody{conn: conn, stop: stop}
+	if req.URL.Scheme == "https" {
+		if body.conn, err = handshake(ctx, conn, o.host); err != nil {
+			return nil, errors.Join(err, body.Close())
+		}
 	}
+	resp, err := exchange(body.conn, req)
+	if err != nil {
+		return nil, errors.Join(err, body.Close())
+	}
+	body.Reader, resp.Body = resp.Body, body
+	return resp, nil
+}
+
+// exchange asks, and reads the header of the answer. What may come before it
+// (status 100 to 199) is passed over.
+func exchange(conn net.Conn, req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context()) // which isn't ours to change
+	req.Close = true
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	answer := bufio.NewReader(io.LimitReader(conn, maxAnswer))
+	for {
+		resp, err := http.ReadResponse(answer, req)
+		if err != nil || resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
+			return resp, err
+		}
+	}
+}
+
+// connBody is the body of an answer, whose end is that of the connection: the
+// body's own Close would read on to its end.
+type connBody struct {
+	io.Reader
+	conn net.Conn
+	stop func() bool
+}
+
+func (b *connBody) Close() error {
+	b.stop()
+	return b.conn.Close()
+}
+
+// connect opens a connection, which ends by itself with the context's deadline.
+func (x *executor) connect(ctx context.Context, address string) (net.Conn, error) {
+	conn, err := x.dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
 }
 
 // tlsError is an error of a TLS handshake.
@@ -147,7 +187,7 @@ type tlsError struct{ error }
 
 func (e *tlsError) Unwrap() error { return e.error }
 
-// handshake makes a TLS connection. The certificate isn't verified, as in the
+// handshake makes a TLS connection of one, or gives that one back. The certificate isn't verified, as in the
 // kubelet: it's asked whether the backend works, and told no secrets.
 func handshake(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	name := host
@@ -156,7 +196,7 @@ func handshake(ctx context.Context, conn net.Conn, host string) (net.Conn, error
 	}
 	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ServerName: name})
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(&tlsError{err}, conn.Close())
+		return conn, &tlsError{err}
 	}
 	return secure, nil
 }
