@@ -1,0 +1,199 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pointsman/reconcile/lab"
+)
+
+// The fleet's tests measure as gossip.md's targets do: period 2 s, timeout 1 s,
+// threshold 3. Times are printed, not judged: the machine may be busy.
+const probeTCP = `'pointsman/readiness-probe': '{tcpSocket: {}, periodSeconds: 2, timeoutSeconds: 1, failureThreshold: 3}'`
+
+const probeHTTP = `'pointsman/readiness-probe': '{httpGet: {path: /healthz}, periodSeconds: 2, timeoutSeconds: 1, failureThreshold: 3}'`
+
+// nodesManifest says who belongs to the fleet.
+func (w *world) nodesManifest(nodes ...*lab.Host) {
+	var docs []string
+	for _, n := range nodes {
+		docs = append(docs, fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nstatus: {addresses: [{type: InternalIP, address: %s}, {type: InternalIP, address: \"%s\"}]}",
+			n.Name, n.Addr4(), n.Addr6()))
+	}
+	w.write("nodes.yaml", docs...)
+}
+
+// keyring writes a keyring file.
+func (w *world) keyring(name string, keys ...string) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	replace(w.t, path, strings.Join(keys, "\n")+"\n")
+	return path
+}
+
+func newKey(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	if code := Main(t.Context(), []string{"pointsman", "keygen"}, &out, os.Stderr); code != 0 {
+		t.Fatal(code)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// fleet starts agents that gossip on some nodes (all, if none are named) and
+// waits until each sees the others.
+func (w *world) fleet(nodes ...*lab.Host) []*daemon {
+	w.t.Helper()
+	if len(nodes) == 0 {
+		nodes = w.Nodes
+	}
+	w.nodesManifest(nodes...)
+	ring := w.keyring("keyring", newKey(w.t))
+	var all []*daemon
+	for _, n := range nodes {
+		all = append(all, w.begin(n, "--gossip-bind", n.Addr4().String(), "--gossip-keyring", ring))
+	}
+	for _, a := range all {
+		a.healthy()
+		a.sees(len(all))
+	}
+	return all
+}
+
+// ask runs a get command on the node.
+func (a *daemon) ask(answer any, args ...string) error {
+	args = append(append([]string{"get"}, args...), "--socket", a.socket(), "-o", "json")
+	out, err := a.node.Run(a.t.Context(), "pointsman", args...)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return json.Unmarshal([]byte(out), answer)
+}
+
+// do runs a command on the node that changes something.
+func (a *daemon) do(args ...string) {
+	a.t.Helper()
+	sh(a.t, a.node, "pointsman "+strings.Join(args, " ")+" --socket "+a.socket())
+}
+
+// sees waits until the agent sees n members alive.
+func (a *daemon) sees(n int) {
+	a.t.Helper()
+	eventually(a.t, func() error {
+		var answer nodesAnswer
+		if err := a.ask(&answer, "nodes"); err != nil {
+			return err
+		}
+		alive := 0
+		for _, m := range answer.Nodes {
+			if m.State == "alive" {
+				alive++
+			}
+		}
+		if alive != n {
+			return fmt.Errorf("%s sees %d alive, not %d: %+v", a, alive, n, answer)
+		}
+		return nil
+	})
+}
+
+// endpoint gives what the agent makes of an endpoint of any Service.
+func (a *daemon) endpoint(address string) (endpointAnswer, error) {
+	var answer endpointsAnswer
+	if err := a.ask(&answer, "endpoints"); err != nil {
+		return endpointAnswer{}, err
+	}
+	for _, e := range answer.Endpoints {
+		if e.Address == address {
+			return e, nil
+		}
+	}
+	return endpointAnswer{}, fmt.Errorf("no endpoint %s in %+v", address, answer)
+}
+
+// until waits until every agent has an endpoint ready, or not, and gives the
+// time that took.
+func until(t *testing.T, agents []*daemon, address string, ready bool, why string) time.Duration {
+	t.Helper()
+	return eventually(t, func() error {
+		for _, a := range agents {
+			e, err := a.endpoint(address)
+			if err != nil {
+				return err
+			}
+			if e.Ready != ready || !strings.Contains(e.Why, why) {
+				return fmt.Errorf("%s has %+v", a, e)
+			}
+		}
+		return nil
+	})
+}
+
+// site is an HTTP server on a backend that can be made to fail.
+type site struct {
+	status atomic.Int64 // of /healthz; 0 doesn't answer
+}
+
+// site serves HTTP on a host. Everything but /healthz is answered by its name.
+func (w *world) site(h *lab.Host, port uint16) *site {
+	w.t.Helper()
+	s := &site{}
+	s.status.Store(http.StatusOK)
+	var l net.Listener
+	err := h.Do(func() (err error) {
+		l, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		code := int(s.status.Load())
+		if code == 0 {
+			<-r.Context().Done()
+			return
+		}
+		rw.WriteHeader(code)
+	})}
+	go func() { _ = server.Serve(l) }()
+	w.t.Cleanup(func() { _ = server.Close() })
+	return s
+}
+
+// TestFleetBackendDies: a legacy backend, on no host of the fleet, dies: every
+// host stops sending to it, with the evidence; it comes back.
+func TestFleetBackendDies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3, 1, 0, 0, 0)
+	b1, b2 := w.Backends[0].Serve(lab.TCP, 8080), w.Backends[1].Serve(lab.TCP, 8080)
+	w.write("web.yaml", service("web", "clusterIP: 10.96.0.20, "+http80, probeTCP), slice("web/v4", http8080, "10.20.0.11", "10.20.0.12"))
+	agents := w.fleet()
+	until(t, agents, "10.20.0.12:8080", true, "")
+	check(t, row{name: "both", from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+
+	b2.Close()
+	t.Logf("a dead process is out on every host after %v", until(t, agents, "10.20.0.12:8080", false, "down: "))
+	for _, n := range w.Nodes {
+		check(t, row{name: "from " + n.Name, from: n, to: "10.96.0.20:80", by: "b1"})
+	}
+	e := must[endpointAnswer](t)(agents[0].endpoint("10.20.0.12:8080"))
+	if len(e.Votes) != 3 || e.Serving || e.Terminating {
+		t.Errorf("the evidence is %+v", e)
+	}
+
+	b1.Close()
+	until(t, agents, "10.20.0.11:8080", true, "kept, since too few would be left: ")
+	w.Backends[1].Serve(lab.TCP, 8080)
+	t.Logf("back on every host after %v", until(t, agents, "10.20.0.12:8080", true, ""))
+	until(t, agents, "10.20.0.11:8080", false, "down: ")
+	check(t, row{name: "back", from: w.Client, to: "10.96.0.20:80", by: "b2"})
+}
+
