@@ -44,7 +44,7 @@ func TestAssign(t *testing.T) {
 		{"a home that's no member", probed("z"), five, "c d e"},
 		{"two hosts", probed("b"), Fleet{Live: []string{"a", "b"}}, "a b"},
 		{"a host alone", probed("z"), Fleet{Live: []string{"a"}}, "a"},
-		{"named twice", probed("a"), Fleet{Live: []string{"a", "a"}}, "a"},
+		{"named twice", probed("z"), Fleet{Live: []string{"a", "b", "a"}}, "a b"},
 		{"some may probe", probed("", "b", "d", "e", "z"), five, "b d e"},
 		{"the home is one of them", probed("b", "a", "b", "c", "d"), five, "b c d"},
 		{"the home is none of them", probed("b", "a", "c"), five, "a c"},

@@ -90,16 +90,19 @@ func TestDamper(t *testing.T) {
 	}
 }
 
-// Another reason for the same verdict is no hurry.
+// Another reason for the same verdict is no hurry; another verdict is.
 func TestDamperOfReasons(t *testing.T) {
 	var f flapping
 	for i, failure := range []state.Failure{state.Refused, state.TimedOut, state.Refused, state.TimedOut} {
 		f.observe(time.Duration(i)*time.Second, Entry{Verdict: state.Down, Failure: failure})
 	}
+	f.observe(40*time.Second, Entry{Verdict: state.Down, Failure: state.Refused})
+	f.observe(41*time.Second, Entry{Verdict: state.Up})
 	f.until(time.Hour)
 	want := []publication{
 		{0, Entry{Key: web, Verdict: state.Down, Failure: state.Refused}},
 		{30 * time.Second, Entry{Key: web, Verdict: state.Down, Failure: state.TimedOut}},
+		{41 * time.Second, Entry{Key: web, Verdict: state.Up}},
 	}
 	if !slices.Equal(f.published, want) {
 		t.Errorf("got %v, want %v", f.published, want)

@@ -62,7 +62,7 @@ func (v *voter) agrees(generation uint64) bool {
 }
 
 // NewFolder makes a Folder for this host, whose own record is always taken at
-// its word. The restored verdicts (ReadVerdicts) hold until votes decide.
+// its word. The restored verdicts (DecodeVerdicts) hold until votes decide.
 func NewFolder(self string, restored map[state.CheckKey]*state.Judgement) *Folder {
 	return &Folder{
 		self: self, restored: restored,
@@ -98,6 +98,11 @@ func (f *Folder) Assign(a Assignment, generation uint64, now time.Time) {
 	}
 	if f.generation != generation {
 		f.touchAll()
+	}
+	for k := range f.restored {
+		if f.checks[k] == nil {
+			f.pending[k] = nil
+		}
 	}
 	f.generation, f.restored = generation, nil
 }

@@ -132,6 +132,26 @@ func TestFoldOfIncompleteRecords(t *testing.T) {
 	restarted.Incarnation = 2
 	b.Hear("a", restarted)
 	b.expect(t, web, "up held")
+
+	b.Hear("a", said("a", 78))
+	b.expect(t, web, "up")
+	b.Hear("a", nil)
+	b.Hear("a", incomplete(said("a", 78)))
+	b.expect(t, web, "up held")
+}
+
+// Where nothing is known of a record's part, silence there is no word.
+func TestFoldOfPartsOfRecords(t *testing.T) {
+	b := settled(t)
+	b.assign(asked("a"))
+	b.expect(t, web, "up")
+	_, elsewhere := region{}.halves() // the keys here are in the lower half
+	r := said("a", ours)
+	r.buckets = buckets{newBucket("a", versionOf(1, 2), elsewhere, nil)}
+	b.Hear("a", r)
+	b.expect(t, web, "up held")
+	b.Hear("a", said("a", ours))
+	b.expect(t, web, "up")
 }
 
 func TestFoldWithoutRecords(t *testing.T) {
@@ -169,6 +189,20 @@ func TestFoldOfANewObserverThatKnows(t *testing.T) {
 	b.Hear("d", said("d", ours, unsure(web)))
 	b.expect(t, web, "up held")
 	b.Hear("d", said("d", ours)) // it was listed, and isn't any more
+	b.expect(t, web, "up")
+}
+
+// An observer that is new stays so when others change.
+func TestFoldOfObserversThatChangeTwice(t *testing.T) {
+	b := settled(t)
+	b.assign(asked("d", "e"))
+	b.now = b.now.Add(time.Second)
+	b.assign(asked("d"))
+	b.expect(t, web, "up held")
+	if n := len(b.voters); n != 4 { // a, b, c and d have records
+		t.Errorf("%d observers are remembered", n)
+	}
+	b.now = b.now.Add(silenceGrace - time.Second)
 	b.expect(t, web, "up")
 }
 
@@ -240,6 +274,16 @@ func TestFoldAfterARestart(t *testing.T) {
 	b.expect(t, web, "up held unconfirmed")
 	b.now = b.now.Add(holdFor)
 	b.expect(t, web, "unknown")
+
+	// What it restores counts before anybody is known to ask; what nobody needs
+	// any more is gone at once.
+	b = newBench(file(state.Down))
+	b.assign(asked())
+	if changes := b.Fold(b.now); describe(changes[web]) != "down held unconfirmed" {
+		t.Errorf("restored %v", changes)
+	} else if j, gone := changes[db]; !gone || j != nil {
+		t.Errorf("%v, and it's not in the manifests", j)
+	}
 }
 
 // Fold is due exactly when something changes by itself.
@@ -257,11 +301,19 @@ func TestFoldSaysWhenItIsDue(t *testing.T) {
 	if !ok || !at.Equal(b.now.Add(holdFor)) {
 		t.Fatalf("due at %v, %v", at, ok)
 	}
+	b.now = at.Add(-time.Second)
+	b.assign(asked("e")) // whose silence counts later
+	b.Fold(b.now)
+	if next, _ := b.Next(); !next.Equal(at) {
+		t.Errorf("due at %v, not at %v", next, at)
+	}
 	if changes := b.Fold(at.Add(-1)); len(changes) != 0 {
 		t.Errorf("too early, and yet %v", changes)
 	}
 	b.now = at
 	b.expect(t, web, "unknown")
+	b.now = b.now.Add(silenceGrace)
+	b.Fold(b.now)
 	if at, ok := b.Next(); ok {
 		t.Errorf("still due at %v", at)
 	}

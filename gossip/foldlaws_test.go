@@ -223,6 +223,7 @@ func FuzzDecodeVerdicts(f *testing.F) {
 	v = v.With(map[state.CheckKey]*state.Judgement{1: {Verdict: state.Down, Since: noon}, 2: {Verdict: state.Up, Since: noon}})
 	f.Add(EncodeVerdicts(&v)[len(verdictMagic):])
 	f.Add([]byte{})
+	f.Add(append([]byte{7: 1, 8: 1, 9: 0x80}, make([]byte, 7)...)) // before 1970
 	f.Add(bytes.Repeat([]byte{0xff}, 2*verdictSize))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		// With the right frame, so that the fuzzer gets behind the checksum.
@@ -233,7 +234,7 @@ func FuzzDecodeVerdicts(f *testing.F) {
 				t.Fatal("something was taken from a bad file")
 			}
 			for k, j := range got {
-				if j.Since.After(noon) || j.Verdict > state.Down || !j.Unconfirmed {
+				if j.Since.After(noon) || j.Since.Unix() < 0 || j.Verdict > state.Down || !j.Unconfirmed {
 					t.Fatalf("%x: %v", uint64(k), j)
 				}
 			}

@@ -23,7 +23,7 @@ const holdFor = 5 * time.Minute
 func judge(former *state.Judgement, votes []state.Vote, now time.Time) *state.Judgement {
 	up, down := tallyVotes(votes)
 	switch {
-	case down > 0 && down >= min(2, len(votes)) && down > up:
+	case down >= min(2, len(votes)) && down > up:
 		return decided(former, state.Down, votes, now)
 	case up > 0:
 		return decided(former, state.Up, votes, now)

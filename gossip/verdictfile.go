@@ -61,7 +61,7 @@ func DecodeVerdicts(file []byte, now time.Time) (map[state.CheckKey]*state.Judge
 	switch {
 	case !ok:
 		return nil, errors.New("not a file of verdicts, or of another release")
-	case len(file) > MaxVerdictFile || len(body) < crc32.Size || (len(body)-crc32.Size)%verdictSize != 0:
+	case len(file) > MaxVerdictFile || len(body)%verdictSize != crc32.Size:
 		return nil, fmt.Errorf("a file of verdicts can't be %d bytes long", len(file))
 	}
 	end := len(file) - crc32.Size
