@@ -44,6 +44,7 @@ var inside = []struct {
 	{"reconcile/host", []string{"state"}},
 	{"reconcile/doctor", []string{"state", "reconcile/host"}},
 	{"reconcile", []string{"state", "reconcile/nft", "reconcile/host"}},
+	{"gossip/probe", []string{"state"}},
 	{"gossip", []string{"state", "gossip", "gossip/probe"}},
 	{"state/manifest/pin", []string{"state", "state/manifest"}},
 	{"state/manifest", []string{"state"}},
