@@ -83,8 +83,17 @@ func sameOr(former, now *Service) *Service {
 
 func sameOutcome(a, b Endpoint) bool {
 	return a.Ready == b.Ready && a.Serving == b.Serving && a.Terminating == b.Terminating &&
-		(a.Cause == b.Cause || a.Cause != nil && b.Cause != nil && *a.Cause == *b.Cause)
+		sameCause(a.Cause, b.Cause)
 }
+
+func sameCause(a, b *Cause) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Kind == b.Kind && a.Judgement == b.Judgement && sameDrain(a.Drain, b.Drain)
+}
+
+func sameDrain(a, b *Drain) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // difference is what is new in one Health after another.
 type difference struct {
@@ -95,7 +104,7 @@ type difference struct {
 }
 
 func differences(was, is *Health) difference {
-	d := difference{was: &was.Verdicts, is: &is.Verdicts, drains: !maps.Equal(was.Drains, is.Drains)}
+	d := difference{was: &was.Verdicts, is: &is.Verdicts, drains: !maps.EqualFunc(was.Drains, is.Drains, sameDrain)}
 	for i := range d.shards {
 		d.shards[i] = was.Verdicts.shards[i] != is.Verdicts.shards[i]
 		d.any = d.any || d.shards[i]

@@ -13,7 +13,7 @@ import (
 // conditions (r, s and t, or -), then words:
 //
 //	up, down, lapsed   probed, with this verdict (lapsed: unknown for too long)
-//	untried            probed, without one
+//	untried, doubted   probed, without one; doubted: there are votes
 //	home, homedown     not probed, and without a verdict, or down with its home
 //	drained, v6
 func world(text string) (*Service, *Health) {
@@ -32,7 +32,7 @@ func world(text string) (*Service, *Health) {
 		for _, w := range words[2:] {
 			verdict := map[string]Verdict{"up": Up, "down": Down, "homedown": Down}[w]
 			switch w {
-			case "up", "down", "lapsed", "untried":
+			case "up", "down", "lapsed", "untried", "doubted":
 				e.Check = &Check{Key: CheckKey(n), Probe: &Probe{}}
 			case "home", "homedown":
 				e.Check = &Check{Key: CheckKey(n), Home: "n1"}
@@ -41,8 +41,8 @@ func world(text string) (*Service, *Health) {
 			case "drained":
 				h.Drains[DrainTarget{Endpoint: e.Address}] = &Drain{}
 			}
-			if verdict != Unknown || w == "lapsed" {
-				judgements[CheckKey(n)] = &Judgement{Verdict: verdict}
+			if verdict != Unknown || w == "lapsed" || w == "doubted" {
+				judgements[CheckKey(n)] = &Judgement{Verdict: verdict, Untried: w == "doubted"}
 			}
 		}
 		s.Ports[0].Endpoints = append(s.Ports[0].Endpoints, e)
@@ -89,6 +89,7 @@ func TestOverlay(t *testing.T) {
 		// Untried ones.
 		{"all untried", "1 rs untried; 2 rs untried", "1 rs; 2 rs"},
 		{"untried beside one that is up", "1 rs untried; 2 rs up", "1 s untried; 2 rs"},
+		{"one vote is no verdict yet", "1 rs doubted; 2 rs up", "1 s untried; 2 rs"},
 		{"untried beside ones that are down", "1 rs untried; 2 rs down", "1 rs; 2 - seen down"},
 		{"untried beside unprobed ones", "1 rs untried; 2 rs home; 3 rs lapsed", "1 rs; 2 rs; 3 rs"},
 		{"up, but of no use", "1 rs untried; 2 rs up drained; 3 s up", "1 rs; 2 st drained; 3 s"},
@@ -244,7 +245,19 @@ func TestOverlayerKeepsPointers(t *testing.T) {
 	if third := o.Overlay(services, &later); third[0] != first[0] || third[1] != other {
 		t.Error("the drain of a node without endpoints changed Services")
 	}
-	if last := o.Overlay(services, h); last[0] != s {
+	later.Verdicts = later.Verdicts.With(map[CheckKey]*Judgement{1: {Verdict: Down, Votes: []Vote{{Observer: "n1"}}}})
+	if fourth := o.Overlay(services, &later); fourth[0].Ports[0].Endpoints[0].Cause.Judgement != later.Verdicts.Get(1) {
+		t.Error("down on other evidence, and the old is shown")
+	}
+
+	drain := func() map[DrainTarget]*Drain { return map[DrainTarget]*Drain{{Service: s.ObjectName}: {Reason: "move"}} }
+	later.Drains = drain()
+	fifth := o.Overlay(services, &later)
+	later.Drains = drain()
+	if sixth := o.Overlay(services, &later); sixth[0] != fifth[0] || fifth[0] == s {
+		t.Error("an equal drain changed its Service")
+	}
+	if last := o.Overlay(services, h); last[0] != s || last[1] != other {
 		t.Error("up again, and not as declared")
 	}
 }
