@@ -16,6 +16,7 @@ type example struct {
 	vips  []string // that the client's network brings to n1
 	rows  func(w *world) []row
 	http  map[string]int // URLs and the status of their answers
+	pin   bool           // its manifests are to be pinned first
 }
 
 var examples = map[string]example{
@@ -37,6 +38,12 @@ var examples = map[string]example{
 			{from: w.Client, to: "10.96.0.80:80", by: "b1 b2"}, {from: w.Client, to: "[2001:db8:96::80]:80", by: "b2 b3"},
 			{from: w.Client, to: "192.0.2.11:30080", by: "b1 b2"}, {from: w.Client, to: "[2001:db8::11]:30080", by: "b2 b3"},
 			{from: w.Client, to: "[2001:db8:96::81]:80", by: "b1"},
+		}
+	}},
+	"pinning": {pin: true, ports: []uint16{8080}, rows: func(w *world) []row {
+		return []row{
+			{from: w.Client, to: "10.96.195.56:80", by: "b1 b2"}, {from: w.Client, to: "192.0.2.13:31873", by: "b1 b2"},
+			{from: w.Client, to: "10.96.155.154:80", by: "b3"},
 		}
 	}},
 	"vip-and-nodeport": {ports: []uint16{25, 8443}, vips: []string{"192.0.2.200"}, rows: func(w *world) []row {
@@ -66,6 +73,9 @@ func TestExamples(t *testing.T) {
 				t.Fatal("nothing is said of what it should do")
 			}
 			manifests := filepath.Join(dir, entry.Name(), "manifests")
+			if x.pin {
+				manifests = pinned(t, manifests)
+			}
 			if out, err := exec.Command("pointsman", "validate", "--strict", manifests).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
@@ -86,4 +96,17 @@ func TestExamples(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pinned gives a copy of a directory with the values that it lacks.
+func pinned(t *testing.T, dir string) string {
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("pointsman", "pin", "--service-cidr", lab.ServiceRange4+","+lab.ServiceRange6, copied).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return copied
 }
