@@ -250,7 +250,9 @@ func TestOverlayerKeepsPointers(t *testing.T) {
 		t.Error("down on other evidence, and the old is shown")
 	}
 
-	drain := func() map[DrainTarget]*Drain { return map[DrainTarget]*Drain{{Service: s.ObjectName}: {Reason: "move"}} }
+	drain := func() map[DrainTarget]*Drain {
+		return map[DrainTarget]*Drain{{Service: s.ObjectName}: {Reason: "move"}}
+	}
 	later.Drains = drain()
 	fifth := o.Overlay(services, &later)
 	later.Drains = drain()
