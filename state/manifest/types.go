@@ -5,6 +5,7 @@
 //	Tree      the files, read only while they hold still     (tree.go, watch.go)
 //	Decode    a file's documents as typed objects            (decode.go, defaults.go, validate*.go)
 //	Loader    objects joined into Services; last good        (load.go, join.go, claims.go, lastgood.go)
+//	Rules     all that may be found wrong                    (rules.go, rulebook.go; RULES.md)
 package manifest
 
 import (

@@ -22,8 +22,9 @@ func testConfig(name string) Config {
 	return cfg
 }
 
-// The files of testdata/validate say in comments what is wrong with the line
-// that follows, and nothing else may be found:
+// The files of testdata/validate have what just passes next to what does not;
+// the smallest example of each rule is in testdata/rules. They say in comments
+// what is wrong with the line that follows, and nothing else may be found:
 //
 //	# error: spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive
 //	- port: 70000
