@@ -36,10 +36,10 @@ type jury struct {
 	anew       bool // intent or membership changed since the last decision
 
 	fleet  Fleet
-	duties Assignment     // by the fleet, as this host sees it
-	load   map[string]int // of duties
+	duties Assignment                      // by the fleet, as this host sees it
+	load   map[string]int                  // of duties
 	own    map[state.CheckKey]*state.Check // those that this host probes
-	circle circle // who judges in the fleet
+	circle circle                          // who judges in the fleet
 	lone   *circle
 	why    string // this host is isolated; empty if it isn't
 
@@ -56,12 +56,10 @@ type circle struct {
 	verdicts state.Verdicts
 }
 
-func (c *circle) fold(now time.Time) (changed bool) {
-	changes := c.folder.Fold(now)
-	if len(changes) > 0 {
+func (c *circle) fold(now time.Time) {
+	if changes := c.folder.Fold(now); len(changes) > 0 {
 		c.verdicts = c.verdicts.With(changes)
 	}
-	return len(changes) > 0
 }
 
 // decision is what a jury wants done.
@@ -70,7 +68,6 @@ type decision struct {
 	reprobe bool
 	entries []Entry // for the Cluster, if publish
 	publish bool
-	changed bool // verdicts, or whose they are
 }
 
 func newJury(self string, alone bool, restored map[state.CheckKey]*state.Judgement, now time.Time) *jury {
@@ -132,16 +129,16 @@ func (j *jury) decide(now time.Time) decision {
 	if !j.settled(now) {
 		return d
 	}
-	d.changed = j.secede(now)
+	j.secede()
 	if j.anew || j.duties == nil {
 		j.assign(now)
 		d.probes, d.reprobe = j.probes(), true
 	}
 	j.hear()
 	j.speak(now, &d)
-	d.changed = j.circle.fold(now) || d.changed
+	j.circle.fold(now)
 	if j.lone != nil {
-		d.changed = j.lone.fold(now) || d.changed
+		j.lone.fold(now)
 	}
 	return d
 }
@@ -167,24 +164,20 @@ func (j *jury) loneNext() (time.Time, bool) {
 	return j.lone.folder.Next()
 }
 
-// secede begins or ends the isolation of this host, and reports whether it did.
-// A host that is cut off judges by itself alone, from what the fleet last thought
-// on.
-func (j *jury) secede(now time.Time) bool {
-	why := j.isolation()
-	was := j.lone != nil
-	j.why = why
-	switch {
-	case why != "" && !was:
+// secede begins or ends the isolation of this host. One that is cut off judges
+// by itself alone, from what the fleet last thought on.
+func (j *jury) secede() {
+	j.why = j.isolation()
+	isolated := j.why != ""
+	if isolated == (j.lone != nil) {
+		return
+	}
+	j.lone = nil
+	if isolated {
 		restored := maps.Collect(j.circle.verdicts.All())
 		j.lone = &circle{NewFolder(j.self, restored), j.circle.verdicts}
-	case why == "" && was:
-		j.lone = nil
-	default:
-		return false
 	}
 	j.anew, j.resay = true, true
-	return true
 }
 
 // isolation tells why this host is cut off, "" if it isn't.
