@@ -71,8 +71,8 @@ func TestPick(t *testing.T) {
 		used[n] = true
 		got = append(got, n)
 	}
-	// The hash of "key" ends in 0 and so on: what matters is that the upper band
-	// is used up first, each from one place on and round.
+	// The first band is used up before the next, each from some place on and
+	// round.
 	for i, n := range got {
 		if (i < 10) != (n >= 10) {
 			t.Errorf("%d came at place %d: %v", n, i, got)

@@ -73,44 +73,43 @@ func (d *document) edit(cfg manifest.Config, refuse func(*service, error)) ([]by
 	if len(lacking) == 0 {
 		return d.Text, nil
 	}
-	begun, err := newDraft(d.Document, d.Text)
+	before, err := newDraft(d.Document, d.Text)
 	if err != nil {
 		for _, s := range lacking {
 			refuse(s, err)
 		}
 		return d.Text, nil
 	}
-	lacking = slices.DeleteFunc(lacking, func(s *service) bool {
-		_, err := begun.edits(s, 0)
-		if err != nil {
-			refuse(s, err)
+	var done []*service
+	after := before.withEach(lacking, cfg, func(s *service, why error) {
+		if why != nil {
+			refuse(s, why)
+			return
 		}
-		return err != nil
+		done = append(done, s)
 	})
-	done, err := begun.with(lacking, 0, cfg)
-	if err != nil {
-		done, lacking = begun.oneByOne(lacking, cfg, refuse)
-	}
-	return done.data, values(d, begun, done, lacking)
+	return after.data, values(d, before, after, done)
 }
 
-// oneByOne puts in what can't be put in all at once, for the fault of some
-// Service: each by itself, at the first of its places that is right.
-func (d *draft) oneByOne(all []*service, cfg manifest.Config, refuse func(*service, error)) (*draft, []*service) {
-	var done []*service
-	for _, s := range all {
-		var next *draft
-		var err error
-		for attempt := 0; attempt < attempts && next == nil; attempt++ {
-			next, err = d.with([]*service{s}, attempt, cfg)
-		}
-		if next == nil {
-			refuse(s, err)
-			continue
-		}
-		d, done = next, append(done, s)
+// withEach gives the draft with the settings of all those Services for which
+// there's a way, and tells of each what came of it. All at once will do as a
+// rule. If not, halves are tried, so that a List of thousands with one odd
+// Service isn't parsed thousands of times.
+func (d *draft) withEach(services []*service, cfg manifest.Config, tell func(*service, error)) *draft {
+	next, err := d.with(services, 0, cfg)
+	if half := len(services) / 2; err != nil && half > 0 {
+		return d.withEach(services[:half], cfg, tell).withEach(services[half:], cfg, tell)
 	}
-	return d, done
+	for attempt := 1; attempt < attempts && err != nil; attempt++ {
+		next, err = d.with(services, attempt, cfg)
+	}
+	for _, s := range services {
+		tell(s, err)
+	}
+	if err != nil {
+		return d
+	}
+	return next
 }
 
 // with gives the draft with the settings of some Services, or an error where

@@ -28,7 +28,8 @@ type setting struct {
 }
 
 // missingFamilies gives the families that a Service lacks a clusterIP of, in
-// the order in which they are to stand. PreferDualStack is content with one
+// the order in which they are to stand. A Service that is left to another proxy
+// by its label lacks them, too: an API server doesn't ask. PreferDualStack is content with one
 // where there's no range for the other.
 func missingFamilies(spec *corev1.ServiceSpec, cfg manifest.Config) []corev1.IPFamily {
 	headless := slices.Equal(spec.ClusterIPs, []string{corev1.ClusterIPNone})

@@ -16,17 +16,22 @@ import (
 // was read any more stays as it is, and that is an error.
 func (f File) Write(dir string) error {
 	if err := f.write(filepath.Join(dir, filepath.FromSlash(f.Path))); err != nil {
-		var perr *fs.PathError
-		var lerr *os.LinkError
-		switch { // which may name the temporary file
-		case errors.As(err, &perr):
-			err = perr.Err
-		case errors.As(err, &lerr):
-			err = lerr.Err
-		}
-		return fmt.Errorf("%s: %w", f.Path, err)
+		return fmt.Errorf("%s: %w", f.Path, bare(err))
 	}
 	return nil
+}
+
+// bare takes the path off an error: it may be a temporary file's.
+func bare(err error) error {
+	var perr *fs.PathError
+	var lerr *os.LinkError
+	switch {
+	case errors.As(err, &perr):
+		return perr.Err
+	case errors.As(err, &lerr):
+		return lerr.Err
+	}
+	return err
 }
 
 func (f File) write(path string) error {
@@ -87,5 +92,8 @@ func keepOwner(f *os.File, like fs.FileInfo) error {
 	if !okIs || !okWant || is.Uid == want.Uid && is.Gid == want.Gid {
 		return nil
 	}
-	return f.Chown(int(want.Uid), int(want.Gid))
+	if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil {
+		return fmt.Errorf("its owner can't be kept: %w", bare(err))
+	}
+	return nil
 }
