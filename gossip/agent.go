@@ -36,6 +36,7 @@ type Agent struct {
 	shown   Meta
 
 	changed chan struct{}
+	news    chan struct{}
 	wake    chan struct{}
 	ended   chan struct{} // nobody takes what is found any more
 	intent  atomic.Pointer[Intent]
@@ -54,6 +55,15 @@ type Status struct {
 	Probes   probe.Stats
 }
 
+// Absent gives the hosts that should be members and aren't alive. A host alone
+// misses nobody.
+func (s *Status) Absent() []string {
+	if s.Alone {
+		return nil
+	}
+	return s.View.Absent
+}
+
 // NewAgent makes an Agent. It fails only for what is wrong with the
 // configuration.
 func NewAgent(cfg Config) (*Agent, error) {
@@ -63,7 +73,7 @@ func NewAgent(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, cluster: cluster, disk: disk{cfg.StateDir}, found: make(chan probe.Result, 1024),
-		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		changed: make(chan struct{}, 1), news: make(chan struct{}, 1), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	a.prober = probe.New(probe.Config{AllowExec: cfg.AllowExec, Report: a.report, Seed: nameSeed(cfg.NodeName), Version: cfg.Release, Log: cfg.Log})
 	now := time.Now()
@@ -122,6 +132,9 @@ func (a *Agent) Set(services []*state.Service, peers []Peer, commit string) {
 
 // Changed gives a signal after each change of Health.
 func (a *Agent) Changed() <-chan struct{} { return a.changed }
+
+// News gives a signal when Status may have changed.
+func (a *Agent) News() <-chan struct{} { return a.news }
 
 // Health is what is known now; it's never nil.
 func (a *Agent) Health() *state.Health { return a.health.Load() }
@@ -237,6 +250,7 @@ func (a *Agent) meta() Meta {
 func (a *Agent) publish() {
 	j := a.jury
 	a.status.Store(&Status{Alone: j.alone, Isolated: j.why, Known: j.known(), Spared: j.fleet.Spared, Load: j.load})
+	poke(a.news)
 	next := &state.Health{Verdicts: *j.verdicts(), Drains: j.view.Drains}
 	if last := a.health.Load(); last != nil && sameHealth(last, next) {
 		return

@@ -49,7 +49,7 @@ func (c *control) nodes(w http.ResponseWriter, _ *http.Request) {
 	for _, m := range s.View.Members {
 		answer.Nodes = append(answer.Nodes, c.node(m, s))
 	}
-	for _, name := range s.View.Absent {
+	for _, name := range s.Absent() {
 		if !slices.ContainsFunc(answer.Nodes, func(n nodeAnswer) bool { return n.Name == name }) {
 			answer.Nodes = append(answer.Nodes, nodeAnswer{Name: name, State: "absent"})
 		}

@@ -153,6 +153,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	if a.fleet, err = newFleet(o.fleet, log); err != nil {
 		return nil, err
 	}
+	registry.MustRegister(newFleetMetrics(a.fleet))
 	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
 	a.source = &source{
 		watcher: a.watcher, loader: manifest.NewLoader(o.judging, lastGoodPath(c)), dir: c.String("manifests"),
@@ -200,7 +201,7 @@ func (a *agent) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
 		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run,
-		a.fleet.Run, a.reloadOnHangup,
+		a.fleet.Run, reportFleet(a.fleet, a.health), a.reloadOnHangup,
 	} {
 		g.Go(func() error { return task(ctx) })
 	}
