@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"testing"
@@ -40,6 +41,7 @@ func newSimulation(t testing.TB, n int) *simulation {
 	s := &simulation{t: t, network: newNetwork()}
 	for i := range n {
 		s.start(i, ClusterConfig{})
+		time.Sleep(rand.N(2 * gossipInterval / 3)) // else all tick together, and each hop takes a whole interval
 	}
 	for _, c := range s.hosts {
 		c.SetPeers(simulatedPeers(n))
@@ -119,13 +121,12 @@ func (s *simulation) joined() {
 // says tells whether c knows what an observer says about a key.
 func says(c *Cluster, observer string, k state.CheckKey, v state.Verdict) bool {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	o := c.store.observers[observer]
-	c.mu.Unlock()
 	if o == nil {
 		return false
 	}
-	r := c.View().Records[observer]
-	e, ok := r.Says(k)
+	e, ok := o.view().Says(k)
 	return ok && e.Verdict == v
 }
 

@@ -93,7 +93,8 @@ func (h *header) newer(o *header) bool {
 	return h.sum > o.sum
 }
 
-// equalButVersion tells whether two headers say the same.
-func (h *header) equalButVersion(o *header) bool {
-	return o != nil && h.generation == o.generation && h.buckets == o.buckets && string(h.meta) == string(o.meta)
+// repeats tells whether an earlier header says the same. The buckets' sum is as
+// of when a header was said, and no reason to say another.
+func (h *header) repeats(o *header) bool {
+	return o != nil && h.generation == o.generation && string(h.meta) == string(o.meta)
 }

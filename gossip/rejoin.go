@@ -29,9 +29,13 @@ func (t target) String() string {
 // memberlist itself never asks again after a dead member, so two halves of a
 // fleet would stay apart for ever (metallb#589). As in Serf, the fewer are
 // missing the rarer it's tried, so that a dead host isn't asked for by all.
+//
+// A host that has just started always tries: when many start at once, memberlist
+// loses some of their alive messages, as it sends each only as often as is
+// enough for the members that are known so far.
 func (c *Cluster) keepJoined(ctx context.Context, list *memberlist.Memberlist) {
 	tries := 3
-	for {
+	for round := 0; ; round++ {
 		for range tries {
 			c.joinOne(ctx, list)
 		}
@@ -42,10 +46,15 @@ func (c *Cluster) keepJoined(ctx context.Context, list *memberlist.Memberlist) {
 		case <-c.rejoin:
 			tries = 1
 		case <-time.After(wait):
-			tries = c.tries(ctx)
+			if tries = c.tries(ctx); round < freshRounds {
+				tries = max(tries, 1)
+			}
 		}
 	}
 }
+
+// freshRounds is how often a host that has just started always tries.
+const freshRounds = 4
 
 // tries says how many joins are tried now.
 func (c *Cluster) tries(ctx context.Context) int {

@@ -145,7 +145,7 @@ func (s *store) refuse(k kind) heard {
 }
 
 func (s *store) applyBucket(b *bucket, now time.Time) heard {
-	if b.observer == s.self && s.own.heard(b.version, s.own.has(b)) {
+	if b.observer == s.self && s.own.heardBucket(b) {
 		return heard{}
 	}
 	o := s.observer(b.observer, b.version)
@@ -165,7 +165,7 @@ func (s *store) applyBucket(b *bucket, now time.Time) heard {
 }
 
 func (s *store) applyHeader(h *header, now time.Time) heard {
-	if h.observer == s.self && s.own.heard(h.version, s.own.header != nil && s.own.header.sum == h.sum) {
+	if h.observer == s.self && s.own.heardHeader(h) {
 		return heard{}
 	}
 	o := s.observer(h.observer, h.version)

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -26,12 +27,19 @@ func (m meter) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error)
 	return m.NodeAwareTransport.WriteToAddress(b, a)
 }
 
+const streamTimeout = 10 * time.Second
+
 // DialAddressTimeout opens a stream.
 func (m meter) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	m.traffic.streams.Add(1)
 	c, err := m.NodeAwareTransport.DialAddressTimeout(a, timeout)
 	if err != nil {
 		return nil, err
+	}
+	// memberlist v0.7.0 sets no deadline for user messages, nor for the label: a
+	// frozen host would keep a sender for as long as TCP tries.
+	if err := c.SetDeadline(time.Now().Add(streamTimeout)); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return meteredConn{c, m.traffic}, nil
 }

@@ -32,22 +32,28 @@ func (w *writer) next() version {
 	return versionOf(w.incarnation, w.sequence)
 }
 
-func (w *writer) newest() version { return versionOf(w.incarnation, w.sequence) }
-
-func (w *writer) has(b *bucket) bool {
-	at, found := slices.BinarySearchFunc(w.buckets, b.region, findRegion)
-	return found && w.buckets[at].sum == b.sum
-}
-
-// heard takes notice of what was heard under this host's own name, where same
-// means that it's what this host says. It's true if that's all there is to do:
-// until this host says something itself, it holds and passes on what it said
-// before its restart, as the others do.
-func (w *writer) heard(v version, same bool) bool {
-	if !same && v >= w.newest() && v.incarnation() < math.MaxUint32 && v.incarnation()-w.incarnation <= maxLeap {
+// heard takes notice of what was heard under this host's own name, of some
+// version, where newer means that others would take it for newer than what this
+// host says. It's true if that's all there is to do: until this host says
+// something itself, it holds and passes on what it said before its restart, as
+// the others do.
+func (w *writer) heard(v version, newer bool) bool {
+	if newer && v.incarnation() < math.MaxUint32 && v.incarnation()-w.incarnation <= maxLeap {
 		w.wanted = max(w.wanted, v.incarnation()+1)
 	}
 	return w.published
+}
+
+// heardBucket and heardHeader are heard for what they say. A version as late as
+// this host's own may be newer even if it isn't the latest: one that lost its
+// state dir uses numbers twice.
+func (w *writer) heardBucket(b *bucket) bool {
+	return w.heard(b.version, b.version.incarnation() >= w.incarnation && (!w.published || w.buckets.wants(b)))
+}
+
+func (w *writer) heardHeader(h *header) bool {
+	same := w.header != nil && w.header.sum == h.sum
+	return w.heard(h.version, h.version.incarnation() >= w.incarnation && !same && h.newer(w.header))
 }
 
 // restart takes the wanted incarnation, which is on disk by now. What was said
@@ -63,10 +69,10 @@ func (w *writer) restart() {
 func (s *store) say(st statement) []queued {
 	w := &s.own
 	fresh := w.writeBuckets(s.self, st.entries)
-	h := newHeader(header{observer: s.self, version: w.newest(), generation: st.generation, buckets: w.buckets.sum(), meta: st.meta})
-	if w.header == nil || h.generation != w.header.generation || string(h.meta) != string(w.header.meta) {
+	h := header{observer: s.self, generation: st.generation, buckets: w.buckets.sum(), meta: st.meta}
+	if !h.repeats(w.header) {
 		h.version = w.next()
-		w.header = newHeader(*h)
+		w.header = newHeader(h)
 		fresh = append(fresh, queued{headerName(s.self), w.header.message, true})
 	}
 	w.published = true
