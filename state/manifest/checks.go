@@ -25,14 +25,14 @@ type inquiry struct {
 // there is an error of its annotation, and then the endpoints are served as if
 // it weren't there.
 func (j *joined) inquire(f *fleet, b *backing, p backingPort) *inquiry {
-	q := &inquiry{checks: &j.checks, from: j.choose(f, b.asked.fromOver(j.demand.asked))}
-	if a := b.asked.probeOver(j.demand.asked); a != nil {
-		port, why := b.probed(a, p)
+	q := &inquiry{checks: &j.checks, from: j.choose(f, b.asked.probingFrom(j.demand.asked))}
+	if a := b.asked.probing(j.demand.asked); a != nil {
+		port, why := b.probed(a.probe, p)
 		if why == "" {
-			q.probe, q.port = a.Probe, port
+			q.probe, q.port = a.probe.Probe, port
 			return q
 		}
-		j.findings = append(j.findings, a.object.problem(ruleProbePortUnmatched, a.field, "%s; its endpoints are not probed", why))
+		j.findings = append(j.findings, a.object.problem(ruleProbePortUnmatched, a.probe.field, "%s; its endpoints are not probed", why))
 	}
 	q.port, q.protocol = p.number, p.protocol
 	if tcp := b.tcpFor(p); tcp != 0 {

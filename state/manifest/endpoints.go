@@ -68,21 +68,9 @@ func (e *digest) parse() {
 	case e.object.Endpoints != nil:
 		e.mirror(e.object.Endpoints)
 	}
-	asked := e.asked()
 	for i := range e.backings {
-		e.backings[i].asked = asked
+		e.backings[i].asked = e.asked
 	}
-}
-
-// asked gives what the annotations of a slice or Endpoints object ask for.
-func (e *digest) asked() *asked {
-	switch o := e.object; {
-	case o.EndpointSlice != nil:
-		return askedOf(o, o.EndpointSlice.Annotations)
-	case o.Endpoints != nil:
-		return askedOf(o, o.Endpoints.Annotations)
-	}
-	return nil
 }
 
 func (e *digest) warn(rule Rule, field, format string, args ...any) {

@@ -48,6 +48,7 @@ func (e *digest) take() {
 		return
 	}
 	d := newDemand(e.object)
+	d.asked = e.asked
 	if slices.ContainsFunc(d.claims, func(c claim) bool { return c.kind == claimAddressPort || c.kind == claimNodePort }) {
 		e.demand = d
 		return
@@ -62,7 +63,7 @@ func isProgrammed(s *corev1.Service) bool {
 }
 
 func newDemand(o *Object) *demand {
-	d := &demand{object: o, asked: askedOf(o, o.Service.Annotations), service: serviceOf(o)}
+	d := &demand{object: o, service: serviceOf(o)}
 	for _, f := range o.Service.Spec.IPFamilies {
 		d.families |= map[corev1.IPFamily]stack{corev1.IPv4Protocol: ipv4, corev1.IPv6Protocol: ipv6}[f]
 	}

@@ -13,6 +13,7 @@ import (
 // once in the object's life.
 type digest struct {
 	object  *Object
+	asked   *asked
 	slot    *slot // of the object's own key; nil where the key couldn't be told
 	service *slot // of the Service that an EndpointSlice or Endpoints object names
 
@@ -65,7 +66,7 @@ func (l *Loader) slotOf(k Key) *slot {
 }
 
 func (l *Loader) newDigest(o *Object) *digest {
-	e := &digest{object: o, failed: o.Failed(), loud: len(o.Problems) > 0}
+	e := &digest{object: o, asked: l.askedOf(o), failed: o.Failed(), loud: len(o.Problems) > 0}
 	if o.Service != nil {
 		e.take()
 	}

@@ -35,6 +35,7 @@ type Loader struct {
 	settled    *settlement
 	bearers    map[netip.Addr]int // how many endpoints have an address
 	fleet      *fleet
+	probes     map[string]*askedProbe // good readiness-probes, by their texts
 	last       *Result
 	lastSeen   int // the version of the last good objects that last was made with
 	accepted   *Result
@@ -45,7 +46,7 @@ type Loader struct {
 // LastGood), read only if a Snapshot has a document that failed or if Restore
 // is called; it may be empty, or the name of a file that isn't there.
 func NewLoader(cfg Config, lastGoodFile string) *Loader {
-	return &Loader{cfg: cfg, lastGood: lastGoodStore{file: lastGoodFile}, slots: map[Key]*slot{}, bearers: map[netip.Addr]int{}}
+	return &Loader{cfg: cfg, lastGood: lastGoodStore{file: lastGoodFile}, slots: map[Key]*slot{}, bearers: map[netip.Addr]int{}, probes: map[string]*askedProbe{}}
 }
 
 // Load gives what the Snapshot means. It never fails: whatever is wrong with

@@ -228,14 +228,34 @@ func (f *findings) probePort(path *field.Path, port *intstr.IntOrString) {
 // askedProbe is a good probe, as an annotation asks for it.
 type askedProbe struct {
 	*state.Probe
-	object *Object             // that carries the annotation
-	port   *intstr.IntOrString // nil: each port is judged by itself
-	field  string              // of the port
+	port  *intstr.IntOrString // nil: each port is judged by itself
+	field string              // of the port
 }
 
-// probeOf turns a good spec into what it means.
-func probeOf(o *Object, p *probeSpec) *askedProbe {
-	a := &askedProbe{object: o, Probe: &state.Probe{
+// maxProbes is how many texts of probes are remembered.
+const maxProbes = 4096
+
+// probeOf gives the probe that a text means, nil where it's none. Most Services
+// of a fleet have one of a few texts, which are read, and kept in memory, once.
+func (l *Loader) probeOf(text string) *askedProbe {
+	if known := l.probes[text]; known != nil {
+		return known
+	}
+	spec, found := readProbe(text)
+	if hasErrors(found) {
+		return nil
+	}
+	if len(l.probes) >= maxProbes {
+		clear(l.probes)
+	}
+	p := newProbe(spec)
+	l.probes[text] = p
+	return p
+}
+
+// newProbe turns a good spec into what it means.
+func newProbe(p *probeSpec) *askedProbe {
+	a := &askedProbe{Probe: &state.Probe{
 		Period:           time.Duration(p.PeriodSeconds) * time.Second,
 		Timeout:          time.Duration(p.TimeoutSeconds) * time.Second,
 		SuccessThreshold: int(p.SuccessThreshold),

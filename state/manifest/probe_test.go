@@ -24,7 +24,7 @@ func FuzzReadinessProbe(f *testing.F) {
 		if hasErrors(found) {
 			return
 		}
-		p := probeOf(&Object{}, spec)
+		p := newProbe(spec)
 		kinds := 0
 		for _, is := range []bool{p.HTTP != nil, p.GRPC != nil, p.Exec != nil} {
 			if is {

@@ -83,9 +83,10 @@ func panicThresholdOf(annotations map[string]string) int {
 // asked is what the annotations of a good Service or slice ask for. Nil fields
 // aren't asked for, and a nil asked asks for nothing.
 type asked struct {
-	probe *askedProbe
-	from  *selector
-	nodes *selector // of a Service
+	object *Object
+	probe  *askedProbe
+	from   *selector
+	nodes  *selector // of a Service
 }
 
 // selector is a label selector over the Node manifests.
@@ -96,19 +97,28 @@ type selector struct {
 	text   string
 }
 
-// askedOf reads annotations that validation has found to be good.
-func askedOf(o *Object, annotations map[string]string) *asked {
+// askedOf reads the annotations of an object, which validation has found to be
+// good.
+func (l *Loader) askedOf(o *Object) *asked {
+	var annotations map[string]string
+	switch {
+	case o.Service != nil:
+		annotations = o.Service.Annotations
+	case o.EndpointSlice != nil:
+		annotations = o.EndpointSlice.Annotations
+	case o.Endpoints != nil:
+		annotations = o.Endpoints.Annotations
+	}
 	if len(annotations) == 0 {
 		return nil
 	}
 	a := &asked{
-		from:  selectorOf(o, annotations, annotationProbeFrom),
-		nodes: selectorOf(o, annotations, annotationNodeSelector),
+		object: o,
+		from:   selectorOf(o, annotations, annotationProbeFrom),
+		nodes:  selectorOf(o, annotations, annotationNodeSelector),
 	}
 	if text, ok := annotations[annotationReadinessProbe]; ok {
-		if spec, found := readProbe(text); !hasErrors(found) {
-			a.probe = probeOf(o, spec)
-		}
+		a.probe = l.probeOf(text)
 	}
 	return a
 }
@@ -125,27 +135,27 @@ func selectorOf(o *Object, annotations map[string]string, key string) *selector 
 	return &selector{Selector: s, object: o, field: annPath.Key(key).String(), text: text}
 }
 
-// probeOver gives the probe of a slice: its own annotation wins over the
-// Service's.
-func (a *asked) probeOver(service *asked) *askedProbe {
-	if a != nil && a.probe != nil {
-		return a.probe
+// probing tells who asks for the probe of a slice, nil where nobody does: its
+// own annotation wins over the Service's.
+func (a *asked) probing(service *asked) *asked {
+	switch {
+	case a != nil && a.probe != nil:
+		return a
+	case service != nil && service.probe != nil:
+		return service
 	}
-	if service == nil {
-		return nil
-	}
-	return service.probe
+	return nil
 }
 
-// fromOver is probeOver for probe-from.
-func (a *asked) fromOver(service *asked) *selector {
-	if a != nil && a.from != nil {
+// probingFrom gives the selector of the nodes that may probe a slice.
+func (a *asked) probingFrom(service *asked) *selector {
+	switch {
+	case a != nil && a.from != nil:
 		return a.from
+	case service != nil:
+		return service.from
 	}
-	if service == nil {
-		return nil
-	}
-	return service.from
+	return nil
 }
 
 // choose gives the names of the nodes that a selector selects, sorted; nil,
