@@ -26,6 +26,9 @@ var examples = map[string]example{
 			{from: w.Client, to: "192.0.2.13:30080", by: "b1 b2 b3"}, {from: w.Client, to: "[2001:db8::12]:30080", by: "b1 b2 b3"},
 		}
 	}},
+	"checks": {ports: []uint16{8080}, rows: func(w *world) []row {
+		return []row{{from: w.Client, to: "10.96.0.80:80", by: "b1 b2"}}
+	}},
 	"legacy-backends": {ports: []uint16{5432, 8080, 9100}, rows: func(w *world) []row {
 		return []row{
 			{from: w.Client, to: "10.96.0.54:5432", by: "b1"}, {from: w.Nodes[2], to: "10.96.0.54:5432", by: "b1"},

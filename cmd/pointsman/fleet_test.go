@@ -1,13 +1,16 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,10 +28,17 @@ const probeHTTP = `'pointsman/readiness-probe': '{httpGet: {path: /healthz}, per
 func (w *world) nodesManifest(nodes ...*lab.Host) {
 	var docs []string
 	for _, n := range nodes {
-		docs = append(docs, fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nstatus: {addresses: [{type: InternalIP, address: %s}, {type: InternalIP, address: \"%s\"}]}",
-			n.Name, n.Addr4(), n.Addr6()))
+		docs = append(docs, nodeManifest(n.Name, n.Addr4(), n.Addr6()))
 	}
 	w.write("nodes.yaml", docs...)
+}
+
+func nodeManifest(name string, addrs ...netip.Addr) string {
+	text := fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {kubernetes.io/hostname: %s}}\nstatus:\n  addresses:", name, name)
+	for _, a := range addrs {
+		text += fmt.Sprintf("\n  - {type: InternalIP, address: %q}", a)
+	}
+	return text
 }
 
 // keyring writes a keyring file.
@@ -68,14 +78,14 @@ func (w *world) fleet(nodes ...*lab.Host) []*daemon {
 	return all
 }
 
-// ask runs a get command on the node.
-func (a *daemon) ask(answer any, args ...string) error {
-	args = append(append([]string{"get"}, args...), "--socket", a.socket(), "-o", "json")
-	out, err := a.node.Run(a.t.Context(), "pointsman", args...)
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+// ask gets an answer of the agent, as pointsman get does.
+func (a *daemon) ask(answer any, what string) error {
+	ctx, cancel := context.WithTimeout(a.t.Context(), time.Second) // it may be frozen
+	defer cancel()
+	if err := ask(ctx, a.socket(), "/v1/"+what, answer); err != nil {
+		return fmt.Errorf("%s: %w", a, err)
 	}
-	return json.Unmarshal([]byte(out), answer)
+	return nil
 }
 
 // do runs a command on the node that changes something.
@@ -84,25 +94,37 @@ func (a *daemon) do(args ...string) {
 	sh(a.t, a.node, "pointsman "+strings.Join(args, " ")+" --socket "+a.socket())
 }
 
+// nodes gives what the agent knows of the fleet, by name.
+func (a *daemon) nodes() (nodesAnswer, map[string]nodeAnswer, error) {
+	var answer nodesAnswer
+	err := a.ask(&answer, "nodes")
+	byName := map[string]nodeAnswer{}
+	for _, n := range answer.Nodes {
+		byName[n.Name] = n
+	}
+	return answer, byName, err
+}
+
 // sees waits until the agent sees n members alive.
 func (a *daemon) sees(n int) {
 	a.t.Helper()
-	eventually(a.t, func() error {
-		var answer nodesAnswer
-		if err := a.ask(&answer, "nodes"); err != nil {
-			return err
-		}
-		alive := 0
-		for _, m := range answer.Nodes {
-			if m.State == "alive" {
-				alive++
-			}
-		}
-		if alive != n {
-			return fmt.Errorf("%s sees %d alive, not %d: %+v", a, alive, n, answer)
-		}
-		return nil
-	})
+	within(a.t, fleetBound, func() error { return a.seesNow(n) })
+}
+
+// fleetBound is for what waits for memberlist: some of its intervals are ten
+// seconds and more.
+const fleetBound = time.Minute
+
+func (a *daemon) seesNow(n int) error {
+	answer, nodes, err := a.nodes()
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(nodes, func(_ string, m nodeAnswer) bool { return m.State != "alive" })
+	if len(nodes) != n {
+		return fmt.Errorf("%s sees %d alive, not %d: %+v", a, len(nodes), n, answer)
+	}
+	return nil
 }
 
 // endpoint gives what the agent makes of an endpoint of any Service.
@@ -123,7 +145,7 @@ func (a *daemon) endpoint(address string) (endpointAnswer, error) {
 // time that took.
 func until(t *testing.T, agents []*daemon, address string, ready bool, why string) time.Duration {
 	t.Helper()
-	return eventually(t, func() error {
+	return within(t, fleetBound, func() error {
 		for _, a := range agents {
 			e, err := a.endpoint(address)
 			if err != nil {
@@ -139,10 +161,13 @@ func until(t *testing.T, agents []*daemon, address string, ready bool, why strin
 
 // site is an HTTP server on a backend that can be made to fail.
 type site struct {
-	status atomic.Int64 // of /healthz; 0 doesn't answer
+	status   atomic.Int64 // of each answer; 0: there is none
+	flapping atomic.Bool  // every other answer to each client is 500
+	requests atomic.Int64
+	turns    sync.Map // how many answers each client got while flapping
 }
 
-// site serves HTTP on a host. Everything but /healthz is answered by its name.
+// site serves HTTP on a host.
 func (w *world) site(h *lab.Host, port uint16) *site {
 	w.t.Helper()
 	s := &site{}
@@ -155,17 +180,27 @@ func (w *world) site(h *lab.Host, port uint16) *site {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		code := int(s.status.Load())
-		if code == 0 {
-			<-r.Context().Done()
-			return
-		}
-		rw.WriteHeader(code)
-	})}
+	server := &http.Server{Handler: s}
 	go func() { _ = server.Serve(l) }()
 	w.t.Cleanup(func() { _ = server.Close() })
 	return s
+}
+
+func (s *site) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	code := int(s.status.Load())
+	if code == 0 {
+		<-r.Context().Done()
+		return
+	}
+	if s.flapping.Load() {
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		n, _ := s.turns.LoadOrStore(client, new(atomic.Int64))
+		if n.(*atomic.Int64).Add(1)%2 == 1 {
+			code = http.StatusInternalServerError
+		}
+	}
+	rw.WriteHeader(code)
 }
 
 // TestFleetBackendDies: a legacy backend, on no host of the fleet, dies: every
@@ -196,4 +231,3 @@ func TestFleetBackendDies(t *testing.T) {
 	until(t, agents, "10.20.0.11:8080", false, "down: ")
 	check(t, row{name: "back", from: w.Client, to: "10.96.0.20:80", by: "b2"})
 }
-
