@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -118,7 +119,11 @@ type once struct {
 
 func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
-	conn, err := o.connect(ctx, req.URL.Host)
+	address, err := portOf(req.URL)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := o.connect(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +141,15 @@ func (o once) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	body.Reader, resp.Body = resp.Body, body
 	return resp, nil
+}
+
+// portOf gives the address and port of a URL, which a redirect may have brought.
+func portOf(u *url.URL) (string, error) {
+	port, ok := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	if !ok {
+		return "", fmt.Errorf("redirected to a URL of scheme %q", u.Scheme)
+	}
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)), nil
 }
 
 // exchange asks, and reads the header of the answer. What may come before it
@@ -187,8 +201,9 @@ type tlsError struct{ error }
 
 func (e *tlsError) Unwrap() error { return e.error }
 
-// handshake makes a TLS connection of one, or gives that one back. The certificate isn't verified, as in the
-// kubelet: it's asked whether the backend works, and told no secrets.
+// handshake makes a TLS connection of one, or gives that one back. The
+// certificate isn't verified, as in the kubelet: it's asked whether the backend
+// works, and told no secrets.
 func handshake(ctx context.Context, conn net.Conn, host string) (net.Conn, error) {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {

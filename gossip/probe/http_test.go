@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -72,6 +73,20 @@ func TestHTTP(t *testing.T) {
 					t.Errorf("%s %q, TLS %v: got %v (%q), want %v", target, tt.path, secure, got.failure, got.detail, tt.want)
 				}
 			}
+		}
+	}
+}
+
+func TestPortOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://192.0.2.1/": "192.0.2.1:80", "https://[::1]/x": "[::1]:443", "https://192.0.2.1:80": "192.0.2.1:80", "ftp://192.0.2.1/": "",
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := portOf(u); got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: got %q, %v", text, got, err)
 		}
 	}
 }
