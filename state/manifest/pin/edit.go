@@ -52,7 +52,7 @@ func (p *Plan) edit(f *file, cfg manifest.Config) {
 		return
 	}
 	docs := manifest.Documents(after)
-	if !slices.EqualFunc(docs, texts, func(d manifest.Document, text []byte) bool { return bytes.Equal(d.Text, text) }) {
+	if !slices.EqualFunc(docs, texts, isText) {
 		p.Refusals = append(p.Refusals, Refusal{state.Source{File: f.Path, Line: 1}, "the values would change what the file's documents are: " + byHand})
 		return
 	}
@@ -63,6 +63,12 @@ func (p *Plan) edit(f *file, cfg manifest.Config) {
 		}
 	}
 	p.Files = append(p.Files, File{Path: f.Path, Before: f.Data, After: after})
+}
+
+// isText compares a document with a text, but for blanks at its ends: what
+// becomes JSON by a value instead of a ~ ends with its last brace.
+func isText(d manifest.Document, text []byte) bool {
+	return bytes.Equal(bytes.TrimSpace(d.Text), bytes.TrimSpace(text))
 }
 
 // edit gives the document with the settings of its Services, and the values,

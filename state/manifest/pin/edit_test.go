@@ -87,3 +87,27 @@ func unnamed(p *Plan) string {
 	}
 	return text
 }
+
+// What is found to be wrong after an edit is thrown away, whatever led to it.
+func TestVerify(t *testing.T) {
+	const before = "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec:\n  ports: [{port: 80}]\n"
+	for _, tt := range []struct{ name, after, value, want string }{
+		{"right", before + "  clusterIP: 10.96.0.9\n", "10.96.0.9", ""},
+		{"another value", before + "  clusterIP: 10.96.0.8\n", "10.96.0.9", "changing something else"},
+		{"more", before + "  clusterIP: 10.96.0.9\n  type: NodePort\n", "10.96.0.9", "changing something else"},
+		{"nothing", before, "10.96.0.9", "changing something else"},
+		{"broken", before + " clusterIP: 10.96.0.9\n", "10.96.0.9", "break the document"},
+		{"outside the ranges", before + "  clusterIP: 10.97.0.9\n", "10.97.0.9", "make it invalid"},
+	} {
+		doc := manifest.Documents([]byte(before))[0]
+		d, err := newDraft(doc, doc.Text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &service{settings: []setting{{holder: []string{"spec"}, key: keyClusterIP, value: tt.value}}}
+		switch err := d.verify([]byte(tt.after), []*service{s}, ranges); {
+		case tt.want == "" && err != nil, tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}

@@ -95,6 +95,16 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	holds(t, path, "edited")
 	alone(t, path)
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(dir, info, nil); err == nil {
+		t.Error("a file took the place of a directory")
+	}
+	if left, err := filepath.Glob(filepath.Dir(dir) + "/.*"); err != nil || len(left) > 0 {
+		t.Error(left, err)
+	}
 	if err := (File{Path: "gone.yaml"}).Write(dir); err == nil || err.Error() != "gone.yaml: no such file or directory" {
 		t.Error(err)
 	}
