@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -70,28 +71,18 @@ func MassDeath(known int, died map[string]time.Time) []string {
 	if known < fewestMembers {
 		return nil
 	}
+	names := slices.SortedFunc(maps.Keys(died), func(a, b string) int { return died[a].Compare(died[b]) })
 	var together []string
-	for name, at := range died {
-		for _, from := range died { // a window begins with a death
-			if in(at, from) && 3*deathsSince(died, from) > known {
-				together = append(together, name)
-				break
-			}
+	end, taken := 0, 0
+	for i, first := range names { // a window begins with each death
+		for end < len(names) && died[names[end]].Sub(died[first]) <= massWindow {
+			end++
+		}
+		if 3*(end-i) > known {
+			together = append(together, names[max(i, taken):end]...)
+			taken = end
 		}
 	}
 	slices.Sort(together)
 	return together
 }
-
-func deathsSince(died map[string]time.Time, from time.Time) int {
-	n := 0
-	for _, at := range died {
-		if in(at, from) {
-			n++
-		}
-	}
-	return n
-}
-
-// in reports whether a time is in the window that begins at from.
-func in(at, from time.Time) bool { return !at.Before(from) && at.Sub(from) <= massWindow }
