@@ -248,30 +248,21 @@ func (s goldenStep) expected(a *txtar.Archive) []string {
 // printed gives what is printed of a finding that a comment tells.
 func printed(comment string) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(comment, "# "), "error: ")
-	return strings.ReplaceAll(strings.TrimPrefix(text, ": "), "warning: : ", "warning: ")
+	return strings.Replace(strings.TrimPrefix(text, ": "), "warning: : ", "warning: ", 1)
 }
 
 // update writes the comments of a row anew, unless it has several steps or
 // is a template.
 func (r row) update(t *testing.T) {
 	t.Helper()
-	if slices.ContainsFunc(r.archive.Files, func(f txtar.File) bool { return f.Name == "want" || isTemplate(string(f.Data)) }) {
+	files := r.archive.Files
+	if slices.ContainsFunc(files, func(f txtar.File) bool { return f.Name == "want" || isTemplate(string(f.Data)) }) {
 		return
 	}
-	files := r.archive.Files
 	for range 2 {
-		found := map[string]map[int][]string{}
-		for _, p := range r.play(t, r.steps(t))[0].Problems {
-			if p.Rule != r.rule && slices.Contains(company, p.Rule) {
-				continue
-			}
-			if found[p.Source.File] == nil {
-				found[p.Source.File] = map[int][]string{}
-			}
-			found[p.Source.File][p.Source.Line] = append(found[p.Source.File][p.Source.Line], commentOf(p))
-		}
-		for i := range files {
-			files[i].Data = []byte(withComments(string(files[i].Data), found[files[i].Name]))
+		comments := r.comments(t)
+		for i, f := range files {
+			files[i].Data = []byte(withComments(string(f.Data), comments[f.Name]))
 		}
 		r.archive.Files = files
 	}
@@ -282,4 +273,20 @@ func (r row) update(t *testing.T) {
 	if err := os.WriteFile(r.path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// comments gives what a row finds, as comments by file and line.
+func (r row) comments(t *testing.T) map[string]map[int][]string {
+	t.Helper()
+	comments := map[string]map[int][]string{}
+	for _, p := range r.play(t, r.steps(t))[0].Problems {
+		if p.Rule != r.rule && slices.Contains(company, p.Rule) {
+			continue
+		}
+		if comments[p.Source.File] == nil {
+			comments[p.Source.File] = map[int][]string{}
+		}
+		comments[p.Source.File][p.Source.Line] = append(comments[p.Source.File][p.Source.Line], commentOf(p))
+	}
+	return comments
 }
