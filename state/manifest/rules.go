@@ -20,9 +20,9 @@ type Origin string
 // The origins of rules, all of Kubernetes 1.37.
 const (
 	FromDecoding   Origin = "Kubernetes, strict decoding"
-	FromValidation Origin = "Kubernetes, validation on create"
-	FromAllocation Origin = "Kubernetes, allocation on create"
-	FromWarnings   Origin = "Kubernetes, warnings on create"
+	FromValidation Origin = "Kubernetes, validation"
+	FromAllocation Origin = "Kubernetes, allocation"
+	FromWarnings   Origin = "Kubernetes, warnings"
 	FromPointsman  Origin = "pointsman"
 )
 
