@@ -165,7 +165,7 @@ func (l *layout) service(i int) string {
 
 func (l *layout) file() string {
 	var docs []string
-	for i := range rapid.IntRange(1, 4).Draw(l.t, "documents") {
+	for i := range rapid.IntRange(1, 3).Draw(l.t, "documents") {
 		docs = append(docs, l.noise("")+l.service(i))
 	}
 	text := strings.Join(docs, rapid.SampledFrom([]string{"---", "--- # next", "..." + l.eol + "# c" + l.eol + "---"}).Draw(l.t, "marker")+l.eol)
