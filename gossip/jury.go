@@ -45,9 +45,8 @@ type jury struct {
 
 	damper Damper
 	said   map[state.CheckKey]Entry // what this host says of the Checks it's asked about, Up too
-	writer writer                   // of its own record
-	record *Record
-	resay  bool // own record is to be made anew
+	voice  *store                   // holds its own record, whether it's published or not
+	resay  bool                     // that is to be made anew
 }
 
 // circle is a Folder with what it came to so far.
@@ -71,7 +70,8 @@ type decision struct {
 }
 
 func newJury(self string, alone bool, restored map[state.CheckKey]*state.Judgement, now time.Time) *jury {
-	j := &jury{self: self, alone: alone, started: now, said: map[state.CheckKey]Entry{}, view: &View{}, intent: &Intent{}}
+	j := &jury{self: self, alone: alone, started: now, said: map[state.CheckKey]Entry{}, view: &View{}, intent: &Intent{},
+		voice: newStore(self, 1)}
 	j.circle.folder = NewFolder(self, restored)
 	j.circle.verdicts = j.circle.verdicts.With(restored)
 	return j
@@ -344,11 +344,11 @@ func (j *jury) speak(now time.Time, d *decision) {
 			entries = append(entries, Entry{k, e.Verdict, e.Failure})
 		}
 	}
-	j.writer.writeBuckets(j.self, entries)
-	j.record = &Record{Observer: j.self, Incarnation: 1, Generation: j.generation, Complete: true, buckets: j.writer.buckets}
-	j.circle.folder.Hear(j.self, j.record)
+	j.voice.say(statement{entries: entries, generation: j.generation})
+	record := j.voice.observers[j.self].view()
+	j.circle.folder.Hear(j.self, record)
 	if j.lone != nil {
-		j.lone.folder.Hear(j.self, j.record)
+		j.lone.folder.Hear(j.self, record)
 		return
 	}
 	d.entries, d.publish = entries, true
