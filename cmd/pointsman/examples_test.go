@@ -29,6 +29,18 @@ var examples = map[string]example{
 	"checks": {ports: []uint16{8080}, rows: func(w *world) []row {
 		return []row{{from: w.Client, to: "10.96.0.80:80", by: "b1 b2"}}
 	}},
+	"health-checks": {ports: []uint16{8080}, rows: func(w *world) []row {
+		// Until the first verdicts one connection in four is lost.
+		for _, from := range []*lab.Host{w.Client, w.Nodes[2]} {
+			eventually(w.t, func() error {
+				var tally lab.Tally
+				tally.Connect(w.t.Context(), from, addrPort("10.96.0.40:80"), 50)
+				return tally.Check()
+			})
+		}
+		await(w.t, row{from: w.Client, to: "10.96.0.41:5432", want: lab.Refused})
+		return []row{{from: w.Client, to: "10.96.0.40:80", by: "b1 b2 b3"}, {from: w.Nodes[2], to: "10.96.0.40:80", by: "b1 b2 b3"}}
+	}},
 	"legacy-backends": {ports: []uint16{5432, 8080, 9100}, rows: func(w *world) []row {
 		return []row{
 			{from: w.Client, to: "10.96.0.54:5432", by: "b1"}, {from: w.Nodes[2], to: "10.96.0.54:5432", by: "b1"},
