@@ -137,8 +137,14 @@ const (
 // eventually waits until ok has nothing to complain of.
 func eventually(t *testing.T, ok func() error) time.Duration {
 	t.Helper()
+	return within(t, deadline, ok)
+}
+
+// within is eventually with another bound.
+func within(t *testing.T, bound time.Duration, ok func() error) time.Duration {
+	t.Helper()
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -150,7 +156,7 @@ func eventually(t *testing.T, ok func() error) time.Duration {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("still after %s: %v", deadline, err)
+			t.Fatalf("still after %s: %v", bound, err)
 		}
 	}
 }
