@@ -67,7 +67,10 @@ func (r region) halves() (low, high region) {
 
 // compareRegions orders by first key, a region before those in it.
 func compareRegions(a, b region) int {
-	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.bits, b.bits))
+	if a.start != b.start {
+		return cmp.Compare(a.start, b.start)
+	}
+	return cmp.Compare(a.bits, b.bits)
 }
 
 // A bucket is what an observer says about a region: the checks there that it
@@ -249,12 +252,26 @@ func (s buckets) overlapping(r region) iter.Seq[*bucket] {
 	}
 }
 
-// word gives the newest bucket about a key, nil where none is known.
-func (s buckets) word(key uint64) *bucket {
+// lengths gives how many bits the regions of the set have, each number once.
+func (s buckets) lengths() []uint8 {
+	var all []uint8
+	for _, b := range s {
+		if !slices.Contains(all, b.region.bits) {
+			all = append(all, b.region.bits)
+		}
+	}
+	return all
+}
+
+// word gives the newest bucket about a key, nil where none is known. It's given
+// the set's lengths, since there are few of them.
+func (s buckets) word(key uint64, lengths []uint8) *bucket {
 	var newest *bucket
-	for b := range s.overlapping(region{key, 64}) {
-		if newest == nil || b.newer(newest) {
-			newest = b
+	for _, bits := range lengths {
+		r := region{key &^ (math.MaxUint64 >> bits), bits} // a shift by 64 gives 0
+		at, found := slices.BinarySearchFunc(s, r, findRegion)
+		if found && (newest == nil || s[at].newer(newest)) {
+			newest = s[at]
 		}
 	}
 	return newest

@@ -39,12 +39,15 @@ type Cluster struct {
 	members     *members
 	troubles    troubles
 	compare     comparison
+	warned      tokens
 	counts      Stats // those that are counted here
 	view        *View // nil: something changed
 	statement   statement
 	speaks      bool // Publish was called
 	unsaid      bool // the statement isn't said yet
 	drainsDirty bool // to be saved
+	started     time.Time
+	assertions  int // how often this host had to take a new incarnation
 }
 
 // NewCluster makes this host's part in the fleet; Run takes part. It fails only
@@ -62,6 +65,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 		cfg: cfg, keys: keys, disk: disk{cfg.StateDir}, troubles: troubles{},
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), rejoin: make(chan struct{}, 1),
 		outbox:  make(chan reply, 256),
+		started: now,
 		members: &members{self: cfg.NodeName, all: map[string]*memberEntry{}},
 	}
 	c.queues = newQueues(retransmitMult, func() int { return int(c.alive.Load()) })
@@ -126,6 +130,9 @@ func (c *Cluster) tell(t Trouble, suspect string) {
 	defer c.mu.Unlock()
 	if t.Kind != "" {
 		c.noteLocked(t)
+	}
+	if t.Kind == UDPBlocked { // no hash comes with its answers
+		c.compared(t.Member, false)
 	}
 	if e := c.members.all[suspect]; e != nil {
 		e.suspected = time.Now()
@@ -304,6 +311,10 @@ func (c *Cluster) takeIncarnation() {
 	c.troubleLocked(BadState, err)
 	c.store.own.restart()
 	c.unsaid = c.speaks
+	// Once, soon after the start, is what an older state dir takes.
+	if c.assertions++; c.assertions > 1 || time.Since(c.started) > time.Minute {
+		c.noteLocked(Trouble{Kind: NameConflict, Member: c.cfg.NodeName, Detail: "another host speaks under this host's name"})
+	}
 }
 
 // say tells the others what this host has to say, and whether there was

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -51,7 +52,9 @@ func newSimulation(t testing.TB, n int) *simulation {
 
 // start runs a host; what's left out of the configuration is filled in.
 func (s *simulation) start(i int, cfg ClusterConfig) *Cluster {
-	cfg.NodeName, cfg.Bind, cfg.Insecure = hostName(i), hostAddress(i), true
+	cfg.NodeName = cmp.Or(cfg.NodeName, hostName(i))
+	cfg.Bind = cmp.Or(cfg.Bind, hostAddress(i))
+	cfg.Insecure = cfg.KeyringFile == ""
 	if cfg.Transport == nil {
 		cfg.Transport = s.network.host(cfg.Bind)
 	}
@@ -83,6 +86,7 @@ func (s *simulation) stop() {
 		stop()
 	}
 	s.running.Wait()
+	time.Sleep(time.Minute) // a bubble's time stops with its first goroutine: let memberlist's time-outs end
 }
 
 // until waits until all hosts that run satisfy ok, and gives how long each took

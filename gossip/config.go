@@ -169,7 +169,10 @@ func (c *ClusterConfig) memberlistConfig(ring *memberlist.Keyring) *memberlist.C
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 3, 6
 	m.IndirectChecks = 3
 	m.TCPTimeout = 3 * time.Second
-	m.PushPullInterval = 30 * time.Second
+	// memberlist's own push/pull is only for members whose alive message got lost.
+	// It carries all members: at a thousand, which it asks every six minutes,
+	// that's 100 KB in each direction.
+	m.PushPullInterval = time.Minute
 	m.GossipToTheDeadTime = 60 * time.Second
 	// A host that comes back under another address is accepted after this, and
 	// not only once the dead one is reaped (memberlist#157, cortex#2130).

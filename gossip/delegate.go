@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -59,17 +60,44 @@ func (d delegate) NotifyAlive(n *memberlist.Node) error {
 	return err
 }
 
-// NotifyConflict is told of a node that uses another's name.
+// NotifyConflict is told of a node that uses another's name. Only members that
+// the newcomer spoke to are, and the one whose name it is needn't be among them:
+// so that one is told.
 func (d delegate) NotifyConflict(existing, other *memberlist.Node) {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
 	address, _ := nodeAddress(other)
-	known, _ := nodeAddress(existing)
-	detail := "it is at " + known.String() + ", and a host at " + address.String() + " uses its name"
-	if existing.Name == d.c.cfg.NodeName {
-		detail = "this host's name is used by another, at " + address.String()
+	d.c.conflict(existing.Name, address.Addr())
+	if existing.Name != d.c.cfg.NodeName && d.c.warned.take(time.Now(), warnRate, 1) {
+		d.c.send(reply{existing.Name, [][]byte{conflictMessage(d.c.cfg.NodeName, address.Addr())}})
 	}
-	d.c.noteLocked(Trouble{Kind: NameConflict, Member: existing.Name, Address: address.Addr(), Detail: detail})
+}
+
+// warnRate is how many conflicts a second others are told of: fewer than it
+// takes to be a nuisance, and one before the last fades.
+const warnRate = 1.0 / 30
+
+// conflictMessage tells a member that its name is used at another address.
+func conflictMessage(self string, at netip.Addr) []byte {
+	return appendStr8(appendStr8(begin(kindConflict), self), at.String())
+}
+
+func (c *Cluster) conflict(name string, at netip.Addr) {
+	detail := "its name is used by another host, at " + at.String()
+	if name == c.cfg.NodeName {
+		detail = "this host's name is used by another, at " + at.String()
+	}
+	c.noteLocked(Trouble{Kind: NameConflict, Member: name, Address: at, Detail: detail})
+}
+
+func (c *Cluster) receiveConflict(r *wireReader) {
+	from, text := r.name(), r.str8()
+	at, err := netip.ParseAddr(text)
+	if r.bad || err != nil || !c.members.ask(from, kindConflict, time.Now()) {
+		c.store.refuse(kindConflict)
+		return
+	}
+	c.conflict(c.cfg.NodeName, at)
 }
 
 // NotifyJoin, NotifyUpdate and NotifyLeave are told of members. Whether one died
@@ -101,7 +129,13 @@ func (c *Cluster) answered(name string, payload []byte) {
 	if len(payload) < len(own) {
 		return // it says nothing
 	}
-	if c.compare.seen(bytes.Equal(payload[:len(own)], own), time.Now()) {
+	c.compared(name, bytes.Equal(payload[:len(own)], own))
+}
+
+// compared takes notice of whether a member holds the same as this host, and
+// begins an exchange with it if it's time for one.
+func (c *Cluster) compared(name string, equal bool) {
+	if c.compare.seen(equal, time.Now()) {
 		c.counts.Exchanges++
 		c.send(reply{name, [][]byte{c.store.sumsMessage()}})
 	}
@@ -124,6 +158,8 @@ func (c *Cluster) receive(message []byte) {
 		}
 	case k == kindItems:
 		c.fetched(message, now)
+	case k == kindConflict:
+		c.receiveConflict(r)
 	case k == kindSums || k == kindDigest || k == kindDetails:
 		if from := r.name(); c.members.ask(from, k, now) {
 			c.send(c.store.answer(message))

@@ -6,7 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -18,6 +20,7 @@ import (
 type network struct {
 	delay time.Duration
 	loss  float64
+	bytes atomic.Uint64 // sent, in packets and streams
 
 	mu     sync.Mutex
 	hosts  map[netip.AddrPort]*netHost
@@ -57,18 +60,39 @@ func (n *network) way(from netip.AddrPort, to string, stream bool) *netHost {
 
 // host is one host's memberlist.Transport.
 func (n *network) host(at netip.AddrPort) *netHost {
-	h := &netHost{network: n, at: at, packets: make(chan *memberlist.Packet, 4096), streams: make(chan net.Conn, 64)}
+	h := &netHost{network: n, at: at, onWay: make(chan *memberlist.Packet, 4096), packets: make(chan *memberlist.Packet),
+		streams: make(chan net.Conn, 64), down: make(chan struct{})}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hosts[at] = h
+	go h.deliver()
 	return h
 }
 
 type netHost struct {
 	network *network
 	at      netip.AddrPort
+	onWay   chan *memberlist.Packet // the timestamp says when each arrives
 	packets chan *memberlist.Packet
 	streams chan net.Conn
+	down    chan struct{} // closed by Shutdown
+}
+
+// deliver hands packets over as they arrive.
+func (h *netHost) deliver() {
+	for {
+		select {
+		case p := <-h.onWay:
+			time.Sleep(time.Until(p.Timestamp))
+			select {
+			case h.packets <- p:
+			case <-h.down:
+				return
+			}
+		case <-h.down:
+			return
+		}
+	}
 }
 
 func (h *netHost) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
@@ -81,18 +105,16 @@ func (h *netHost) WriteTo(b []byte, addr string) (time.Time, error) {
 
 func (h *netHost) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	now := time.Now()
+	h.network.bytes.Add(uint64(len(b)))
 	to := h.network.way(h.at, a.Addr, false)
 	if to == nil {
 		return now, nil
 	}
-	p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: net.UDPAddrFromAddrPort(h.at)}
-	time.AfterFunc(h.network.delay, func() {
-		p.Timestamp = time.Now()
-		select {
-		case to.packets <- p:
-		default: // its buffer is full
-		}
-	})
+	p := &memberlist.Packet{Buf: append([]byte(nil), b...), From: net.UDPAddrFromAddrPort(h.at), Timestamp: now.Add(h.network.delay)}
+	select {
+	case to.onWay <- p:
+	default: // its buffer is full
+	}
 	return now, nil
 }
 
@@ -113,20 +135,25 @@ func (h *netHost) DialAddressTimeout(a memberlist.Address, timeout time.Duration
 	time.Sleep(2 * h.network.delay)
 	here, there := net.Pipe()
 	select {
-	case to.streams <- addressed{there, h.at}:
-		return here, nil
+	case to.streams <- counted{there, h}:
+		return counted{here, to}, nil
 	default:
 		return nil, refused
 	}
 }
 
-// addressed is a connection that knows where it's from.
-type addressed struct {
+// counted is an end of a stream; it knows its other end.
+type counted struct {
 	net.Conn
-	from netip.AddrPort
+	from *netHost
 }
 
-func (a addressed) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(a.from) }
+func (c counted) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.from.at) }
+
+func (c counted) Write(b []byte) (int, error) {
+	c.from.network.bytes.Add(uint64(len(b)))
+	return c.Conn.Write(b)
+}
 
 // Shutdown takes the host off the network.
 func (h *netHost) Shutdown() error {
@@ -135,15 +162,23 @@ func (h *netHost) Shutdown() error {
 	if h.network.hosts[h.at] == h {
 		delete(h.network.hosts, h.at)
 	}
+	select {
+	case <-h.down:
+	default:
+		close(h.down)
+	}
 	return nil
 }
 
 func (h *netHost) String() string { return h.at.String() }
 
 // TestNetwork: what the simulations stand on.
-func TestNetwork(t *testing.T) {
+func TestNetwork(t *testing.T) { synctest.Test(t, testNetwork) }
+
+func testNetwork(t *testing.T) {
 	n := newNetwork()
 	a, b := n.host(netip.MustParseAddrPort("10.0.0.1:1")), n.host(netip.MustParseAddrPort("10.0.0.2:1"))
+	defer func() { _, _ = a.Shutdown(), b.Shutdown() }()
 	send := func() bool {
 		if _, err := a.WriteToAddress([]byte("x"), memberlist.Address{Addr: b.String()}); err != nil {
 			t.Fatal(err)

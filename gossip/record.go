@@ -19,13 +19,14 @@ type Record struct {
 	Complete bool
 
 	buckets buckets
+	lengths []uint8
 }
 
 // Says gives the observer's word about a Check that it is asked about: Up if
 // the record doesn't list it. It's false where the observer says nothing, or
 // nothing that is known here.
 func (r *Record) Says(k state.CheckKey) (Entry, bool) {
-	b := r.buckets.word(uint64(k))
+	b := r.buckets.word(uint64(k), r.lengths)
 	if b == nil || b.blank {
 		return Entry{Key: k}, false
 	}
@@ -40,7 +41,7 @@ func (r *Record) Entries() iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for _, b := range r.buckets {
 			for i := range b.len() {
-				if r.buckets.word(b.key(i)) == b && !yield(b.entry(i)) {
+				if r.buckets.word(b.key(i), r.lengths) == b && !yield(b.entry(i)) {
 					return
 				}
 			}

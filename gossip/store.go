@@ -60,7 +60,8 @@ func (o *observer) newest() version {
 // view gives the Record, the same as before if nothing changed.
 func (o *observer) view() *Record {
 	if o.record == nil {
-		r := &Record{Observer: o.name, Incarnation: o.newest().incarnation(), buckets: o.buckets, Complete: o.complete()}
+		r := &Record{Observer: o.name, Incarnation: o.newest().incarnation(), Complete: o.complete(),
+			buckets: o.buckets, lengths: o.buckets.lengths()}
 		if o.header != nil {
 			r.Generation = o.header.generation
 		}
@@ -138,7 +139,7 @@ func (s *store) apply(message []byte, now time.Time) heard {
 // refuse counts a message that's no good. Kinds of later releases are none of
 // those.
 func (s *store) refuse(k kind) heard {
-	if k <= kindItems {
+	if k <= kindConflict {
 		s.refused++
 	}
 	return heard{}

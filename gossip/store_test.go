@@ -175,7 +175,7 @@ func TestRecordSaysWhatWasSaid(t *testing.T) {
 		a, b := newStore("a", 1), newStore("b", 1)
 		var before *Record
 		for range rapid.IntRange(1, 6).Draw(t, "statements") {
-			st := statement{someEntries(t, 700), 5, nil}
+			st := statement{someEntries(t, 300), 5, nil}
 			for _, m := range a.say(st) {
 				b.apply(m.message, today)
 			}
@@ -308,8 +308,14 @@ func TestStoreBounds(t *testing.T) {
 	})
 	t.Run("the number of buckets", func(t *testing.T) {
 		s := newStore("a", 1)
-		for i := range uint64(maxBuckets + 10) {
-			s.apply(newBucket("b", version(i+1), region{i << 40, 24}, nil).message, today)
+		say(s, "b", 1)
+		var full buckets
+		for i := range uint64(maxBuckets - 1) {
+			full = append(full, newBucket("b", version(i+2), region{i << 40, 24}, nil))
+		}
+		s.replace(s.observers["b"], nil, full)
+		for i := range uint64(11) {
+			s.apply(newBucket("b", 2, region{1<<63 + i<<40, 24}, nil).message, today)
 		}
 		if n := len(s.observers["b"].buckets); n != maxBuckets || s.refused != 10 {
 			t.Error(n, "buckets, refused", s.refused)

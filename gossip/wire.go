@@ -12,13 +12,14 @@ import (
 type kind uint8
 
 const (
-	kindBucket  kind = 1
-	kindHeader  kind = 2
-	kindDrain   kind = 3
-	kindSums    kind = 4
-	kindDigest  kind = 5
-	kindDetails kind = 6
-	kindItems   kind = 7
+	kindBucket   kind = 1
+	kindHeader   kind = 2
+	kindDrain    kind = 3
+	kindSums     kind = 4
+	kindDigest   kind = 5
+	kindDetails  kind = 6
+	kindItems    kind = 7
+	kindConflict kind = 8
 )
 
 const wireFormat = 1
