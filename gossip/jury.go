@@ -118,9 +118,11 @@ func (j *jury) verdicts() *state.Verdicts {
 	return &j.circle.verdicts
 }
 
-// settled reports whether this host knows enough of the fleet to begin.
+// settled reports whether this host knows enough of the fleet to begin. A fleet
+// of one by its manifests has nobody to wait for.
 func (j *jury) settled(now time.Time) bool {
-	return j.alone || j.view.Alive() > 1 || !now.Before(j.started.Add(settleFor))
+	complete := len(j.intent.Peers) > 0 && len(j.view.Absent) == 0
+	return j.alone || complete || j.view.Alive() > 1 || !now.Before(j.started.Add(settleFor))
 }
 
 // decide works out what follows from all that is known.
