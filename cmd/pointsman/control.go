@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pointsman/gossip"
+	"pointsman/reconcile"
 )
 
 // socketFlag names the control socket.
@@ -27,10 +28,12 @@ func socketFlag() *cli.StringFlag {
 type control struct {
 	source *source
 	fleet  *gossip.Agent
+	health *reconcile.Health
 }
 
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", c.status)
 	mux.HandleFunc("GET /v1/problems", c.problems)
 	mux.HandleFunc("GET /v1/endpoints", c.endpoints)
 	mux.HandleFunc("GET /v1/nodes", c.nodes)

@@ -169,7 +169,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	a.servers = []*server{
 		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health)},
 		{name: "metrics", addr: c.String("metrics-listen"), open: listenTCP, handler: metricsHandler(registry)},
-		{name: "control socket", addr: c.String("socket"), open: listenControl, handler: (&control{source: a.source, fleet: a.fleet}).handler()},
+		{name: "control socket", addr: c.String("socket"), open: listenControl, handler: (&control{source: a.source, fleet: a.fleet, health: a.health}).handler()},
 	}
 	for _, s := range a.servers {
 		s.log, s.health = log, a.health
