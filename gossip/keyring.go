@@ -53,7 +53,6 @@ type keyringFile struct {
 	ring  *memberlist.Keyring // nil: nothing is encrypted
 	size  int64
 	mtime time.Time
-	next  time.Time // of the next look at the file
 }
 
 func openKeyring(path string) (*keyringFile, error) {

@@ -187,7 +187,7 @@ func (s *simulation) split() []time.Duration {
 // gossip brings news within seconds, death is noticed, and halves heal.
 func TestSimulatedFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSimulation(t, 40)
+		s := newSimulation(t, 16)
 		defer s.stop()
 		s.joined()
 		for _, c := range s.hosts {
@@ -200,9 +200,9 @@ func TestSimulatedFleet(t *testing.T) {
 		if _, p99, _ := spread(s.flips(4, 250)); p99 > 20*time.Second {
 			t.Error("a thousand flips take", p99)
 		}
-		s.kill(39)
-		s.until("notice a death", time.Minute, func(c *Cluster) bool { return int(c.alive.Load()) == 39 })
-		s.hosts = s.hosts[:39]
+		s.kill(15)
+		s.until("notice a death", time.Minute, func(c *Cluster) bool { return int(c.alive.Load()) == 15 })
+		s.hosts = s.hosts[:15]
 		s.split()
 	})
 }

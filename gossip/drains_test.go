@@ -1,0 +1,73 @@
+package gossip
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"pointsman/state"
+)
+
+func TestDrainsMap(t *testing.T) {
+	m := drainMap{}
+	target := state.DrainTarget{Endpoint: netip.MustParseAddrPort("10.0.0.1:80")}
+	set := func(now time.Time, by string, lasts time.Duration) *drain {
+		d := m.write(drain{target: target, drained: true, since: now.Unix(), until: now.Add(lasts).Unix()}, by)
+		if !m.merge(d, now) {
+			t.Fatal("refused")
+		}
+		return d
+	}
+	long := set(today, "a", 10*time.Hour)
+	set(today, "b", time.Hour)
+	if m.active(today)[target].By != "b" || m.merge(long, today) {
+		t.Error("the last one doesn't hold")
+	}
+	later := today.Add(2 * time.Hour)
+	m.expire(later)
+	if len(m.active(later)) != 0 || m.merge(long, later) {
+		t.Error("an earlier one came back as the last one ended")
+	}
+	if next := m.next(later); !next.Equal(today.Add(10 * time.Hour)) {
+		t.Error("next change at", next)
+	}
+	if m.expire(today.Add(10 * time.Hour)); len(m) != 0 {
+		t.Error("it's kept for ever")
+	}
+	if m.merge(long, today.Add(11*time.Hour)) {
+		t.Error("one that is over is taken")
+	}
+}
+
+func TestDrainOfEarlierBootEnds(t *testing.T) {
+	m := drainMap{}
+	m.merge(m.write(drain{target: state.DrainTarget{Node: "a"}, drained: true, boot: "1", until: today.Unix() + 60}, "a"), today)
+	for boot, want := range map[string]bool{"1": false, "2": true, "": false} {
+		if _, over := m.ofEarlierBoot("a", boot, today); over != want {
+			t.Errorf("boot %q: over is %v", boot, over)
+		}
+	}
+}
+
+func TestCheckDrain(t *testing.T) {
+	until := today.Add(time.Hour)
+	node := state.DrainTarget{Node: "a"}
+	for name, c := range map[string]struct {
+		d    state.Drain
+		good bool
+	}{
+		"a node":     {state.Drain{Target: node, Until: until}, true},
+		"an address": {state.Drain{Target: state.DrainTarget{Endpoint: netip.MustParseAddrPort("[2001:db8::1]:0")}, Until: until}, true},
+		"a service":  {state.Drain{Target: state.DrainTarget{Service: state.ObjectName{Namespace: "a", Name: "b"}}, Until: until}, true},
+		"nothing":    {state.Drain{Until: until}, false},
+		"both":       {state.Drain{Target: state.DrainTarget{Node: "a", Service: state.ObjectName{Namespace: "a", Name: "b"}}, Until: until}, false},
+		"no name":    {state.Drain{Target: state.DrainTarget{Service: state.ObjectName{Namespace: "a"}}, Until: until}, false},
+		"long name":  {state.Drain{Target: state.DrainTarget{Node: string(make([]byte, 300))}, Until: until}, false},
+		"over":       {state.Drain{Target: node, Until: today}, false},
+		"too long":   {state.Drain{Target: node, Until: today.Add(maxDrain + time.Second)}, false},
+	} {
+		if err := checkDrain(c.d, today); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

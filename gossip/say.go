@@ -1,0 +1,128 @@
+package gossip
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"pointsman/state"
+)
+
+// SetPeers says who may be a member: those with a Node manifest. Nil means
+// whoever holds the key; so does an empty list. It may be called again at any
+// time. More than 2,048 are more than can be handled: the last by name are left
+// out.
+func (c *Cluster) SetPeers(peers []Peer) {
+	var byName map[string]Peer
+	var names map[string]bool
+	peers = slices.Clone(peers)
+	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Compare(a.Name, b.Name) })
+	if len(peers) > 0 {
+		byName, names = map[string]Peer{}, map[string]bool{}
+	}
+	for _, p := range peers[:min(len(peers), maxMembers)] {
+		byName[p.Name] = Peer{p.Name, unmapped(p.Addresses)}
+		names[p.Name] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	added := false
+	for name := range byName {
+		_, had := c.members.peers[name]
+		added = added || !had
+	}
+	c.members.peers = byName
+	c.store.setPeers(names)
+	c.countAlive()
+	c.changedLocked()
+	if added {
+		poke(c.rejoin)
+	}
+}
+
+func unmapped(addresses []netip.Addr) []netip.Addr {
+	all := make([]netip.Addr, 0, len(addresses))
+	for _, a := range addresses {
+		all = append(all, a.Unmap())
+	}
+	return all
+}
+
+// Publish replaces this host's record: what it does not call up, of all that it
+// is asked about. What's left out is called up. The first call replaces what
+// the process before said; an isolated host makes none. Generation is that of
+// the manifests' checks it's made against. Beyond 65,536 entries the host says
+// nothing about part of the keys.
+func (c *Cluster) Publish(entries []Entry, generation uint64) {
+	entries = slices.Clone(entries)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.statement.entries, c.statement.generation = entries, generation
+	c.speaks, c.unsaid = true, true
+	poke(c.wake)
+}
+
+// SetMeta says what this host shows of itself, from the first Publish on.
+func (c *Cluster) SetMeta(m Meta) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.statement.meta = appendMeta(nil, m)
+	c.unsaid = c.speaks
+	poke(c.wake)
+}
+
+// Drain makes a target get no new connections, on all hosts, until d.Until or
+// until it's undrained. Since is now, if it's zero; By is this host.
+func (c *Cluster) Drain(d state.Drain) error { return c.drain(d, "") }
+
+// DrainSelf drains this host for its shutdown: until then, or until the agent
+// runs with another boot id than ClusterConfig's.
+func (c *Cluster) DrainSelf(reason string, until time.Time) error {
+	return c.drain(state.Drain{Target: state.DrainTarget{Node: c.cfg.NodeName}, Reason: reason, Until: until}, c.cfg.BootID)
+}
+
+func (c *Cluster) drain(d state.Drain, boot string) error {
+	now := time.Now()
+	if err := checkDrain(d, now); err != nil {
+		return err
+	}
+	if d.Since.IsZero() {
+		d.Since = now
+	}
+	return c.writeDrain(d.Target, func() *drain {
+		reason := d.Reason[:min(len(d.Reason), maxReason)]
+		return c.store.drains.write(drain{target: d.Target, drained: true, reason: reason, boot: boot,
+			since: d.Since.Unix(), until: d.Until.Unix()}, c.cfg.NodeName)
+	})
+}
+
+// Undrain ends a drain, whoever set it. A target that isn't drained is no error.
+func (c *Cluster) Undrain(t state.DrainTarget) error {
+	return c.writeDrain(t, func() *drain { return c.store.drains.undrain(t, c.cfg.NodeName, time.Now()) })
+}
+
+// acceptDrain makes an entry that this host wrote its own, and the others'.
+func (c *Cluster) acceptDrain(d *drain, now time.Time) bool {
+	if d == nil || !c.store.drains.merge(d, now) {
+		return false
+	}
+	c.queues.say(queued{"drain " + d.target.String(), d.message, false})
+	c.drainsDirty = true
+	c.changedLocked()
+	return true
+}
+
+// writeDrain writes an entry of the drains' map. It's on disk when it returns.
+func (c *Cluster) writeDrain(t state.DrainTarget, write func() *drain) error {
+	c.mu.Lock()
+	d := write()
+	accepted := c.acceptDrain(d, time.Now())
+	c.mu.Unlock()
+	if d != nil && !accepted {
+		return fmt.Errorf("drain %v: there are %d drains already", t, maxDrains)
+	}
+	poke(c.wake)
+	return c.saveDrains()
+}

@@ -1,0 +1,33 @@
+package gossip
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTroubles(t *testing.T) {
+	all := troubles{}
+	if !all.note(Trouble{Kind: UDPBlocked, Member: "n1"}, today) || all.note(Trouble{Kind: UDPBlocked, Member: "n1"}, today.Add(time.Second)) {
+		t.Error("the first is new, and no other")
+	}
+	if !all.set(CannotListen, os.ErrPermission, today) || all.set(CannotListen, os.ErrPermission, today) {
+		t.Error("the first is new, and no other")
+	}
+	if list := all.list(); len(list) != 2 || list[1].Count != 2 || !list[1].Since.Equal(today) {
+		t.Errorf("%+v", list)
+	}
+	if all.fade(today.Add(30*time.Second)) || !all.fade(today.Add(2*time.Minute)) || len(all) != 1 {
+		t.Errorf("what fades: %+v", all.list())
+	}
+	if !all.set(CannotListen, nil, today) || len(all) != 0 {
+		t.Error("it doesn't end")
+	}
+	for i := range 2 * maxTroubles {
+		all.note(Trouble{Kind: UDPBlocked, Member: strings.Repeat("n", i+1)}, today)
+	}
+	if len(all) != maxTroubles {
+		t.Error(len(all), "troubles")
+	}
+}
