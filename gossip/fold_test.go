@@ -18,7 +18,7 @@ const (
 // said makes a record that lists some checks.
 func said(observer string, generation uint64, entries ...Entry) *Record {
 	all := newBucket(observer, versionOf(1, 1), region{}, entries)
-	return &Record{Observer: observer, Incarnation: 1, Generation: generation, Complete: true, buckets: buckets{all}}
+	return &Record{Observer: observer, Incarnation: 1, Generation: generation, Complete: true, buckets: buckets{all}, lengths: buckets{all}.lengths()}
 }
 
 func incomplete(r *Record) *Record {
@@ -148,6 +148,7 @@ func TestFoldOfPartsOfRecords(t *testing.T) {
 	_, elsewhere := region{}.halves() // the keys here are in the lower half
 	r := said("a", ours)
 	r.buckets = buckets{newBucket("a", versionOf(1, 2), elsewhere, nil)}
+	r.lengths = r.buckets.lengths()
 	b.Hear("a", r)
 	b.expect(t, web, "up held")
 	b.Hear("a", said("a", ours))

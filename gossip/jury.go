@@ -31,6 +31,7 @@ type jury struct {
 	started time.Time
 
 	intent     *Intent
+	briefed    bool // intent is that of manifests
 	generation uint64
 	view       *View
 	anew       bool // intent or membership changed since the last decision
@@ -45,6 +46,7 @@ type jury struct {
 
 	damper Damper
 	said   map[state.CheckKey]Entry // what this host says of the Checks it's asked about, Up too
+	downs  int                      // how many of said are Down
 	voice  *store                   // holds its own record, whether it's published or not
 	resay  bool                     // that is to be made anew
 }
@@ -79,7 +81,8 @@ func newJury(self string, alone bool, restored map[state.CheckKey]*state.Judgeme
 
 // intend takes what the manifests say.
 func (j *jury) intend(in *Intent) {
-	j.intent, j.generation, j.anew = in, Generation(in.Checks), true
+	j.intent, j.generation = in, Generation(in.Checks)
+	j.briefed, j.anew = true, true
 }
 
 // see takes what is known of the fleet.
@@ -118,11 +121,12 @@ func (j *jury) verdicts() *state.Verdicts {
 	return &j.circle.verdicts
 }
 
-// settled reports whether this host knows enough of the fleet to begin. A fleet
-// of one by its manifests has nobody to wait for.
+// settled reports whether this host knows enough to begin: what there is to
+// probe, or the verdicts restored would be gone as those of nothing; and of the
+// fleet, where a fleet of one by its manifests has nobody to wait for.
 func (j *jury) settled(now time.Time) bool {
 	complete := len(j.intent.Peers) > 0 && len(j.view.Absent) == 0
-	return j.alone || complete || j.view.Alive() > 1 || !now.Before(j.started.Add(settleFor))
+	return j.briefed && (j.alone || complete || j.view.Alive() > 1 || !now.Before(j.started.Add(settleFor)))
 }
 
 // decide works out what follows from all that is known.
@@ -148,7 +152,7 @@ func (j *jury) decide(now time.Time) decision {
 // next says when to decide again though nothing was heard; false if never.
 func (j *jury) next(now time.Time) (time.Time, bool) {
 	if !j.settled(now) {
-		return j.started.Add(settleFor), true
+		return j.started.Add(settleFor), j.briefed
 	}
 	var first time.Time
 	for _, next := range []func() (time.Time, bool){j.damper.Next, j.circle.folder.Next, j.loneNext} {
@@ -212,13 +216,7 @@ func (j *jury) known() int {
 // sightings are what this host and others say about the targets elsewhere that
 // the fleet asks it about. There are none while few of them fail.
 func (j *jury) sightings() []Sighting {
-	down := 0
-	for _, e := range j.said {
-		if e.Verdict == state.Down {
-			down++
-		}
-	}
-	if down <= blindTargets/2 {
+	if j.downs <= blindTargets/2 {
 		return nil
 	}
 	var all []Sighting
@@ -254,6 +252,7 @@ func (j *jury) assign(now time.Time) {
 // take makes the Checks that this host is asked about its own.
 func (j *jury) take(checks []*state.Check, duties Assignment) {
 	own, said := map[state.CheckKey]*state.Check{}, map[state.CheckKey]Entry{}
+	j.downs = 0
 	for _, c := range checks {
 		if !duties.Of(j.self, c.Key) {
 			continue
@@ -261,6 +260,7 @@ func (j *jury) take(checks []*state.Check, duties Assignment) {
 		own[c.Key] = c
 		if e, ok := j.said[c.Key]; ok {
 			said[c.Key] = e
+			j.downs += downCount(e)
 		}
 	}
 	for k := range j.own {
@@ -269,6 +269,13 @@ func (j *jury) take(checks []*state.Check, duties Assignment) {
 		}
 	}
 	j.own, j.said, j.resay = own, said, true
+}
+
+func downCount(e Entry) int {
+	if e.Verdict == state.Down {
+		return 1
+	}
+	return 0
 }
 
 // fleetNow is who is there. Peers that this host never saw may have no agent:
@@ -333,6 +340,7 @@ func (j *jury) hear() {
 // unless it's cut off.
 func (j *jury) speak(now time.Time, d *decision) {
 	for _, e := range j.damper.Due(now) {
+		j.downs += downCount(e) - downCount(j.said[e.Key])
 		j.said[e.Key] = e
 		j.resay = true
 	}
