@@ -65,9 +65,8 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 		members: &members{self: cfg.NodeName, all: map[string]*memberEntry{}},
 	}
 	c.queues = newQueues(retransmitMult, func() int { return int(c.alive.Load()) })
-	incarnation, err := c.disk.incarnation()
-	err = errors.Join(err, c.disk.saveIncarnation(incarnation+1))
-	c.store = newStore(cfg.NodeName, incarnation+1)
+	incarnation, err := c.disk.nextIncarnation()
+	c.store = newStore(cfg.NodeName, incarnation)
 	c.store.member = c.members.known
 	drains, drainsErr := c.disk.drains(now)
 	c.store.drains = drains
@@ -121,18 +120,22 @@ func (c *Cluster) trouble(k TroubleKind, err error) {
 }
 
 // tell takes what memberlist says in its log.
-func (c *Cluster) tell(t Trouble, suspect string) {
+func (c *Cluster) tell(h hint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t.Kind != "" {
-		c.noteLocked(t)
+	if h.trouble.Kind != "" {
+		c.noteLocked(h.trouble)
 	}
-	if t.Kind == UDPBlocked { // no hash comes with its answers
-		c.compared(t.Member, false)
+	if h.trouble.Kind == UDPBlocked { // no hash comes with its answers
+		c.compared(h.trouble.Member, false)
 	}
-	if e := c.members.all[suspect]; e != nil {
+	if e := c.members.all[h.suspect]; e != nil {
 		e.suspected = time.Now()
 		c.changedLocked()
+	}
+	if e := c.members.all[h.missed]; e != nil {
+		e.missed++
+		c.view = nil
 	}
 }
 

@@ -121,8 +121,8 @@ func (c *Cluster) countAlive() { c.alive.Store(int64(c.members.alive())) }
 func (c *Cluster) answered(name string, payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.members.all[name]; e != nil && !e.suspected.IsZero() {
-		e.suspected = time.Time{}
+	if e := c.members.all[name]; e != nil && (e.missed > 0 || !e.suspected.IsZero()) {
+		e.missed, e.suspected = 0, time.Time{}
 		c.changedLocked()
 	}
 	own := c.store.payload()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,6 +41,17 @@ func (d disk) incarnation() (uint32, error) {
 		return 0, fmt.Errorf("%s: not a number", path)
 	}
 	return uint32(n), nil
+}
+
+// nextIncarnation counts the incarnation up. It gives a number even if there's
+// an error: the worst that comes of a wrong one is that others hold something
+// newer, which is noticed.
+func (d disk) nextIncarnation() (uint32, error) {
+	n, err := d.incarnation()
+	if n < math.MaxUint32 {
+		n++
+	}
+	return n, errors.Join(err, d.saveIncarnation(n))
 }
 
 func (d disk) saveIncarnation(n uint32) error {

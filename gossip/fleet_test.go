@@ -198,6 +198,31 @@ func TestPacketsBlocked(t *testing.T) {
 	})
 }
 
+// C77: all that one host sends another is lost; a third one reaches both.
+func TestOneWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSimulation(t, 4)
+		defer s.stop()
+		s.joined()
+		s.network.close(func(from, to netip.Addr, _ bool) bool {
+			return from == hostAddress(0).Addr() && to == hostAddress(1).Addr()
+		})
+		for range 300 {
+			time.Sleep(time.Second)
+			for _, c := range s.hosts {
+				if !seesAlive(4)(c) {
+					t.Fatalf("%+v", c.View())
+				}
+			}
+		}
+		if !s.hosts[0].has(NoAnswer, hostName(1)) || !s.hosts[1].has(NoAnswer, hostName(0)) || s.hosts[2].has(NoAnswer, "") {
+			t.Errorf("%+v and %+v", s.hosts[0].View().Troubles, s.hosts[1].View().Troubles)
+		}
+		s.network.close(nil)
+		s.until("have no trouble", 5*time.Minute, func(c *Cluster) bool { return len(c.View().Troubles) == 0 })
+	})
+}
+
 func TestDrainsOfAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSimulation(t, 3)

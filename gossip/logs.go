@@ -64,24 +64,30 @@ func between(text, before, after string) string {
 	return middle
 }
 
-// hint gives what a line tells of another host: a trouble (of kind "" if none),
-// and the name of a member that gave no answer to this host.
-func (l logLine) hint() (t Trouble, suspect string) {
+// hint is what a line tells of another host.
+type hint struct {
+	trouble Trouble // of kind "" if none
+	missed  string  // the name of a member that didn't answer a ping in time
+	suspect string  // of one that didn't, asked in any way
+}
+
+func (l logLine) hint() hint {
+	h := hint{missed: between(l.text, "Failed UDP ping: ", " (timeout"), suspect: between(l.text, "Suspect ", " has failed")}
 	switch {
 	case strings.Contains(l.text, "no installed keys could decrypt") || strings.HasPrefix(l.text, "Decrypt packet failed"),
 		strings.Contains(l.text, "encryption is configured but remote state is not encrypted"):
-		t = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted with a key that isn't in this host's keyring, or not at all"}
+		h.trouble = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted with a key that isn't in this host's keyring, or not at all"}
 	case strings.Contains(l.text, "remote state is encrypted and encryption is not configured"):
-		t = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted, and this host has no keyring"}
+		h.trouble = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted, and this host has no keyring"}
 	case strings.Contains(l.text, "with unacceptable label"):
-		t = Trouble{Kind: OtherFleet, Address: l.from, Detail: l.text}
+		h.trouble = Trouble{Kind: OtherFleet, Address: l.from, Detail: l.text}
 	case strings.HasPrefix(l.text, "handler queue full"):
-		t = Trouble{Kind: Overflow, Address: l.from, Detail: "packets come faster than they can be handled"}
+		h.trouble = Trouble{Kind: Overflow, Address: l.from, Detail: "packets come faster than they can be handled"}
 	}
 	if name := between(l.text, "Was able to connect to ", " over TCP but UDP probes failed"); name != "" {
-		t = Trouble{Kind: UDPBlocked, Member: name, Detail: "it answers over TCP and not over UDP: a firewall or an MTU is in the way"}
+		h.trouble = Trouble{Kind: UDPBlocked, Member: name, Detail: "it answers this host over TCP and not over UDP: a firewall or an MTU is in the way"}
 	}
-	return t, between(l.text, "Suspect ", " has failed")
+	return h
 }
 
 const (
@@ -121,13 +127,13 @@ func (g logGate) pass(template string, now time.Time) (dropped int, pass bool) {
 type logWriter struct {
 	log  *slog.Logger
 	gate logGate
-	tell func(t Trouble, suspect string)
+	tell func(hint)
 }
 
 func (w *logWriter) Write(line []byte) (int, error) {
 	l := parseLog(string(line))
-	if t, suspect := l.hint(); t.Kind != "" || suspect != "" {
-		w.tell(t, suspect)
+	if h := l.hint(); h != (hint{}) {
+		w.tell(h)
 	}
 	if !w.log.Enabled(context.Background(), l.level) {
 		return len(line), nil

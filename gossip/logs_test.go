@@ -12,6 +12,7 @@ func TestLogHints(t *testing.T) {
 		member  string
 		from    string
 		suspect string
+		missed  string
 	}{
 		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=10.0.0.7:7946\n":                {kind: CannotDecrypt, from: "10.0.0.7"},
 		"[ERR] memberlist: failed to receive: encryption is configured but remote state is not encrypted from=[2001:db8::7]:33124": {kind: CannotDecrypt, from: "2001:db8::7"},
@@ -19,13 +20,15 @@ func TestLogHints(t *testing.T) {
 		"[ERR] memberlist: discarding packet with unacceptable label \"pointsman/other\": from=10.0.0.7:7946":                      {kind: OtherFleet, from: "10.0.0.7"},
 		"[INFO] memberlist: Suspect n7 has failed, no acks received":                                                               {suspect: "n7"},
 		"[DEBUG] memberlist: Stream connection from=10.0.0.7:7946":                                                                 {},
+		"[DEBUG] memberlist: Failed UDP ping: n7 (timeout reached)":                                                                {missed: "n7"},
 		"Err: Could not set the deadline: x":                                                                                       {},
 		"":                                                                                                                         {},
 	} {
 		l := parseLog(line)
-		got, suspect := l.hint()
-		if got.Kind != want.kind || got.Member != want.member || suspect != want.suspect {
-			t.Errorf("%s: %+v, suspect %q", line, got, suspect)
+		h := l.hint()
+		got := h.trouble
+		if got.Kind != want.kind || got.Member != want.member || h.suspect != want.suspect || h.missed != want.missed {
+			t.Errorf("%s: %+v", line, h)
 		}
 		if want.from != "" && got.Address.String() != want.from {
 			t.Errorf("%s: from %v", line, got.Address)

@@ -49,7 +49,24 @@ type memberEntry struct {
 	alive     bool
 	since     time.Time
 	suspected time.Time // when it last didn't answer this host; zero if it did since
+	missed    int       // how many pings in a row it didn't answer this host
 	asks      map[kind]*tokens
+}
+
+// manyMissed is how many pings are lost in a row only if something is wrong.
+const manyMissed = 3
+
+// unanswering gives a Trouble for each live member that doesn't answer this
+// host: others do reach it, so a way between the two is blocked, or one-way.
+func (m *members) unanswering() []Trouble {
+	var all []Trouble
+	for name, e := range m.all {
+		if e.alive && e.missed >= manyMissed && m.known(name) {
+			all = append(all, Trouble{Kind: NoAnswer, Member: name, Address: e.address.Addr(), Count: e.missed,
+				Detail: "it doesn't answer this host's pings over UDP, while others have it alive: the way there or back is blocked"})
+		}
+	}
+	return all
 }
 
 // suspectFor is how long a missed answer is shown, if memberlist doesn't find
@@ -133,7 +150,7 @@ func (m *members) set(n *memberlist.Node, alive bool, now time.Time) {
 	if e.alive != alive || e.since.IsZero() {
 		e.alive, e.since = alive, now
 	}
-	e.address, e.suspected = address, time.Time{}
+	e.address, e.suspected, e.missed = address, time.Time{}, 0
 }
 
 // known tells whether a name is a member's, and one that may be.

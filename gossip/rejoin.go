@@ -83,7 +83,9 @@ func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist) {
 		return
 	}
 	c.counts.RejoinsFailed++
-	c.noteLocked(Trouble{Kind: CannotJoin, Member: t.name, Address: t.address.Addr(), Detail: err.Error()})
+	c.cfg.Log.Debug("gossip: join", "at", t, "err", err)
+	c.view = nil
+	c.troubles.note(Trouble{Kind: CannotJoin, Member: t.name, Address: t.address.Addr(), Detail: err.Error()}, time.Now())
 }
 
 // absentTargets gives where members may be found that aren't known to be alive.

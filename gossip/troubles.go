@@ -18,6 +18,7 @@ const (
 	OtherFleet    TroubleKind = "another fleet"            // a host of another fleet, or no member at all, sends to this one
 	NameConflict  TroubleKind = "name conflict"            // two hosts use one name
 	UDPBlocked    TroubleKind = "udp blocked"              // a host answers over TCP only
+	NoAnswer      TroubleKind = "no answer"                // a host that others have alive; see Count for how many pings
 	NotAdmitted   TroubleKind = "not admitted"             // a host that no Node manifest has, or has elsewhere
 	CannotJoin    TroubleKind = "cannot join"              // a host that should be a member
 	BadKeyring    TroubleKind = "keyring"                  // the file can't be used; the keys of before are
@@ -93,9 +94,8 @@ func (all troubles) fade(now time.Time) bool {
 	return len(all) != before
 }
 
-// list gives the troubles by kind and member.
-func (all troubles) list() []Trouble {
-	var list []Trouble
+// list gives the troubles and some more by kind and member.
+func (all troubles) list(list []Trouble) []Trouble {
 	for _, t := range all {
 		list = append(list, *t)
 	}

@@ -15,11 +15,11 @@ func TestTroubles(t *testing.T) {
 	if !all.set(CannotListen, os.ErrPermission, today) || all.set(CannotListen, os.ErrPermission, today) {
 		t.Error("the first is new, and no other")
 	}
-	if list := all.list(); len(list) != 2 || list[1].Count != 2 || !list[1].Since.Equal(today) {
+	if list := all.list(nil); len(list) != 2 || list[1].Count != 2 || !list[1].Since.Equal(today) {
 		t.Errorf("%+v", list)
 	}
 	if all.fade(today.Add(30*time.Second)) || !all.fade(today.Add(2*time.Minute)) || len(all) != 1 {
-		t.Errorf("what fades: %+v", all.list())
+		t.Errorf("what fades: %+v", all.list(nil))
 	}
 	if !all.set(CannotListen, nil, today) || len(all) != 0 {
 		t.Error("it doesn't end")

@@ -74,7 +74,7 @@ func (c *Cluster) stats() Stats {
 }
 
 func (c *Cluster) newView(now time.Time) *View {
-	v := &View{Drains: c.store.drains.active(now), Troubles: c.troubles.list(), Records: make(map[string]*Record, len(c.store.observers))}
+	v := &View{Drains: c.store.drains.active(now), Troubles: c.troubles.list(c.members.unanswering()), Records: make(map[string]*Record, len(c.store.observers))}
 	for name, o := range c.store.observers {
 		v.Records[name] = o.view()
 	}
