@@ -39,7 +39,7 @@ type Agent struct {
 	news    chan struct{}
 	wake    chan struct{}
 	ended   chan struct{} // nobody takes what is found any more
-	intent  atomic.Pointer[Intent]
+	told    atomic.Pointer[manifests]
 	health  atomic.Pointer[state.Health]
 	status  atomic.Pointer[Status]
 }
@@ -123,10 +123,18 @@ func (a *Agent) restore(now time.Time) (map[state.CheckKey]*state.Judgement, err
 	return restored, nil
 }
 
-// Set takes what the manifests say. Services are all of the fleet's, not those
-// of this host alone, so that all hosts agree who probes what.
-func (a *Agent) Set(services []*state.Service, peers []Peer, commit string) {
-	a.intent.Store(&Intent{Checks: checksOf(services), Peers: peers, Commit: commit})
+// manifests is what they say, as far as it matters for health.
+type manifests struct {
+	services []*state.Service
+	peers    []Peer
+	serves   string
+}
+
+// Set takes what the manifests say, and returns at once. Services are all of the
+// fleet's, not those of this host alone, so that all hosts agree who probes
+// what; serves names what is served.
+func (a *Agent) Set(services []*state.Service, peers []Peer, serves string) {
+	a.told.Store(&manifests{services, peers, serves})
 	poke(a.wake)
 }
 
@@ -213,9 +221,9 @@ func (a *Agent) take(r probe.Result) {
 }
 
 func (a *Agent) intend() {
-	in := a.intent.Load()
-	a.cluster.SetPeers(in.Peers)
-	a.jury.intend(in)
+	m := a.told.Load()
+	a.cluster.SetPeers(m.peers)
+	a.jury.intend(&Intent{Checks: checksOf(m.services, a.jury.alone), Peers: m.peers, Serves: m.serves})
 }
 
 // report takes what the prober found to the jury.
@@ -243,7 +251,7 @@ func (a *Agent) act(d decision) {
 
 func (a *Agent) meta() Meta {
 	_, drained := a.jury.view.Drains[state.DrainTarget{Node: a.cfg.NodeName}]
-	return Meta{Release: a.cfg.Release, Commit: a.jury.intent.Commit, BootID: a.cfg.BootID, Drained: drained, Isolated: a.jury.why != ""}
+	return Meta{Release: a.cfg.Release, Commit: a.jury.intent.Serves, BootID: a.cfg.BootID, Drained: drained, Isolated: a.jury.why != ""}
 }
 
 // publish makes Health and Status new, if they are.

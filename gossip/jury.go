@@ -19,7 +19,7 @@ const settleFor = 10 * time.Second
 type Intent struct {
 	Checks []*state.Check // each key once
 	Peers  []Peer         // of the Node manifests; none: whoever holds the key
-	Commit string         // names what is served
+	Serves string         // names what is served
 }
 
 // jury is all of an Agent's judging, without goroutines, clocks and I/O: it's
@@ -235,9 +235,6 @@ func (j *jury) assign(now time.Time) {
 	j.anew = false
 	j.fleet = j.fleetNow()
 	checks := j.intent.Checks
-	if j.alone { // nobody else is there to ask, or to be dead
-		checks = slices.DeleteFunc(slices.Clone(checks), func(c *state.Check) bool { return c.Probe == nil })
-	}
 	j.duties = Assign(checks, j.fleet)
 	j.load = j.duties.load()
 	j.circle.folder.Assign(j.duties, j.generation, now)
@@ -375,13 +372,14 @@ func (a Assignment) load() map[string]int {
 	return n
 }
 
-// checksOf gives the Checks of Services, each once, by key.
-func checksOf(services []*state.Service) []*state.Check {
+// checksOf gives the Checks of Services, each once, by key. A host alone has only
+// those with a probe: nobody else is there to ask, or to be dead.
+func checksOf(services []*state.Service, alone bool) []*state.Check {
 	known := map[state.CheckKey]*state.Check{}
 	for _, s := range services {
 		for i := range s.Ports {
 			for k := range s.Ports[i].Endpoints {
-				if c := s.Ports[i].Endpoints[k].Check; c != nil {
+				if c := s.Ports[i].Endpoints[k].Check; c != nil && !(alone && c.Probe == nil) {
 					known[c.Key] = c
 				}
 			}

@@ -120,7 +120,15 @@ func legacies(n int) []*state.Check {
 
 func TestJuryOfAHostAlone(t *testing.T) {
 	bare := &state.Check{Key: 9, Protocol: state.TCP, Home: "elsewhere"}
-	c := newCourt(t, append(legacies(2), bare))
+	port := state.Port{}
+	for _, c := range append(legacies(2), bare, legacy(2)) {
+		port.Endpoints = append(port.Endpoints, state.Endpoint{Check: c})
+	}
+	services := []*state.Service{{Ports: []state.Port{port, {}}}}
+	if n := len(checksOf(services, false)); n != 3 {
+		t.Errorf("there are %d Checks for a fleet", n)
+	}
+	c := newCourt(t, checksOf(services, true))
 	c.meet()
 	if got := c.keys(); !slices.Equal(got, []state.CheckKey{1, 2}) {
 		t.Errorf("it probes %v", got)

@@ -130,8 +130,8 @@ func (s *source) publish(r *manifest.Result) {
 	s.health.Degraded("stale manifests", staleText(r))
 	s.metrics.loaded(r)
 	s.warnEphemeral(servedBy(r.Services, s.nodeName))
-	s.fleet.Set(r.Services, peersOf(r.Nodes), servedText(r))
 	s.serve()
+	s.fleet.Set(r.Services, peersOf(r.Nodes), servedText(r))
 }
 
 // serve publishes what is in force, with what the fleet knows of its endpoints
