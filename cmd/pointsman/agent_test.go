@@ -52,16 +52,22 @@ func (w *world) agent(node *lab.Host, flags ...string) *daemon {
 // directory to look for commands in first.
 func (w *world) begin(node *lab.Host, flags ...string) *daemon {
 	w.t.Helper()
-	a := &daemon{t: w.t, node: node, state: filepath.Join(w.dir, "state-"+node.Name)}
+	a := w.daemon(node, node.Name, filepath.Join(w.dir, "state-"+node.Name), flags...)
+	a.start()
+	return a
+}
+
+// daemon makes an agent of a node by a name, which isn't started yet.
+func (w *world) daemon(node *lab.Host, name, state string, flags ...string) *daemon {
+	a := &daemon{t: w.t, node: node, state: state}
 	a.args = []string{"PATH=" + os.Getenv("PATH"), "pointsman", "run", "--manifests", w.manifests, "--state-dir", a.state,
-		"--socket", a.socket(), "--node-name", node.Name}
+		"--socket", a.socket(), "--node-name", name}
 	if len(flags) > 0 && strings.HasPrefix(flags[0], "/") {
 		a.args[0], flags = "PATH="+flags[0]+":"+os.Getenv("PATH"), flags[1:]
 	}
 	a.args = append(a.args, flags...)
-	a.start()
 	w.t.Cleanup(func() {
-		if strings.Contains(a.Output(), "DATA RACE") {
+		if a.Process != nil && strings.Contains(a.Output(), "DATA RACE") {
 			w.t.Errorf("%s:\n%s", a, a.Output())
 		}
 	})

@@ -69,13 +69,18 @@ func (w *world) fleet(nodes ...*lab.Host) []*daemon {
 	ring := w.keyring("keyring", newKey(w.t))
 	var all []*daemon
 	for _, n := range nodes {
-		all = append(all, w.begin(n, "--gossip-bind", n.Addr4().String(), "--gossip-keyring", ring))
+		all = append(all, w.begin(n, gossiping(n, ring)...))
 	}
 	for _, a := range all {
 		a.healthy()
 		a.sees(len(all))
 	}
 	return all
+}
+
+// gossiping gives the flags of a host of a fleet.
+func gossiping(n *lab.Host, ring string) []string {
+	return []string{"--gossip-bind", n.Addr4().String(), "--gossip-keyring", ring}
 }
 
 // ask gets an answer of the agent, as pointsman get does.
