@@ -28,13 +28,15 @@ type Cluster struct {
 	changed chan struct{}
 	wake    chan struct{} // something for tend to do
 	rejoin  chan struct{} // peers were added
+	sync    chan string   // a member with other members than this host's
 	outbox  chan reply
 
 	mu          sync.Mutex // never held while memberlist is called
 	store       *store
 	members     *members
 	troubles    troubles
-	compare     comparison
+	compare     comparison // of what is gossiped
+	compareWho  comparison // of who is alive
 	warned      tokens
 	counts      Stats // those that are counted here
 	view        *View // nil: something changed
@@ -60,8 +62,10 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	c := &Cluster{
 		cfg: cfg, keys: keys, disk: disk{cfg.StateDir}, troubles: troubles{},
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), rejoin: make(chan struct{}, 1),
+		sync:    make(chan string, 1),
 		outbox:  make(chan reply, 256),
 		started: now,
+		compare: comparison{pace: exchangePace()}, compareWho: comparison{pace: memberPace()},
 		members: &members{self: cfg.NodeName, all: map[string]*memberEntry{}},
 	}
 	c.queues = newQueues(retransmitMult, func() int { return int(c.alive.Load()) })

@@ -6,7 +6,7 @@ import (
 )
 
 func TestComparison(t *testing.T) {
-	var c comparison
+	c := comparison{pace: pace{time.Second, time.Second, 30 * time.Second}}
 	at := func(seconds float64) time.Time { return today.Add(time.Duration(seconds * float64(time.Second))) }
 	for _, step := range []struct {
 		equal bool
@@ -24,7 +24,7 @@ func TestComparison(t *testing.T) {
 	for s := 30.0; s < 1000; s++ {
 		c.seen(false, at(s))
 	}
-	if c.wait != maxExchange {
+	if c.wait != 30*time.Second {
 		t.Error("waits for", c.wait)
 	}
 	if c.brought(); c.wait != 0 {

@@ -154,6 +154,11 @@ const (
 	forgetMemberAfter = 24 * time.Hour
 )
 
+// exchangePace is for what is gossiped, memberPace for who is a member: that's
+// found by a whole push/pull, of 100 KB each way in a fleet of a thousand.
+func exchangePace() pace { return pace{time.Second, time.Second, 30 * time.Second} }
+func memberPace() pace   { return pace{3 * time.Second, 5 * time.Second, 5 * time.Minute} }
+
 // memberlistConfig is memberlist's, but for logger, transport and delegates.
 func (c *ClusterConfig) memberlistConfig(ring *memberlist.Keyring) *memberlist.Config {
 	m := memberlist.DefaultLANConfig()
@@ -169,9 +174,8 @@ func (c *ClusterConfig) memberlistConfig(ring *memberlist.Keyring) *memberlist.C
 	m.SuspicionMult, m.SuspicionMaxTimeoutMult = 3, 6
 	m.IndirectChecks = 3
 	m.TCPTimeout = 3 * time.Second
-	// memberlist's own push/pull is only for members whose alive message got lost.
-	// It carries all members: at a thousand, which it asks every six minutes,
-	// that's 100 KB in each direction.
+	// The rare push/pull of memberlist's own is for what the hash of members
+	// doesn't show.
 	m.PushPullInterval = time.Minute
 	m.GossipToTheDeadTime = 60 * time.Second
 	// A host that comes back under another address is accepted after this, and

@@ -36,11 +36,12 @@ func (d delegate) LocalState(bool) []byte {
 // MergeRemoteState takes what LocalState gave at the other end.
 func (d delegate) MergeRemoteState(sums []byte, _ bool) { d.c.receive(slices.Clone(sums)) }
 
-// AckPayload rides in the answer to a ping.
+// AckPayload rides in the answer to a ping: three hashes of 8 bytes, of the
+// records, the drains and who is alive.
 func (d delegate) AckPayload() []byte {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	return d.c.store.payload()
+	return appendU64(d.c.store.payload(), d.c.members.sum)
 }
 
 // NotifyPingComplete takes the AckPayload of a member.
@@ -126,10 +127,19 @@ func (c *Cluster) answered(name string, payload []byte) {
 		c.changedLocked()
 	}
 	own := c.store.payload()
-	if len(payload) < len(own) {
+	r := &wireReader{rest: payload}
+	held, who := r.take(len(own)), r.u64()
+	if r.bad {
 		return // it says nothing
 	}
-	c.compared(name, bytes.Equal(payload[:len(own)], own))
+	c.compared(name, bytes.Equal(held, own))
+	// An alive message that got lost would be missing until the next push/pull.
+	if c.compareWho.seen(who == c.members.sum, time.Now()) {
+		select {
+		case c.sync <- name:
+		default:
+		}
+	}
 }
 
 // compared takes notice of whether a member holds the same as this host, and

@@ -49,6 +49,7 @@ type memberEntry struct {
 	alive     bool
 	since     time.Time
 	suspected time.Time // when it last didn't answer this host; zero if it did since
+	sum       uint64    // its part of the members' sum; 0 if it isn't alive
 	missed    int       // how many pings in a row it didn't answer this host
 	asks      map[kind]*tokens
 }
@@ -92,6 +93,7 @@ type members struct {
 	self  string
 	all   map[string]*memberEntry
 	peers map[string]Peer // nil: whoever holds the key
+	sum   uint64          // hash of who is alive, and where
 }
 
 // may says why a node may not be a member.
@@ -147,6 +149,11 @@ func (m *members) set(n *memberlist.Node, alive bool, now time.Time) {
 		e = &memberEntry{asks: map[kind]*tokens{}}
 		m.all[n.Name] = e
 	}
+	m.sum ^= e.sum
+	if e.sum = 0; alive {
+		e.sum = sum64(append(appendStr8(nil, n.Name), address.String()...))
+	}
+	m.sum ^= e.sum
 	if e.alive != alive || e.since.IsZero() {
 		e.alive, e.since = alive, now
 	}

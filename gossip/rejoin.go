@@ -34,24 +34,32 @@ func (t target) String() string {
 // loses some of their alive messages, as it sends each only as often as is
 // enough for the members that are known so far.
 func (c *Cluster) keepJoined(ctx context.Context, list *memberlist.Memberlist) {
-	tries := 3
-	for round := 0; ; round++ {
+	tries, round := 3, 0
+	timer := time.NewTimer(rejoinWait())
+	defer timer.Stop()
+	for {
 		for range tries {
 			c.joinOne(ctx, list)
 		}
-		wait := rejoinInterval/2 + rand.N(rejoinInterval)
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.rejoin:
 			tries = 1
-		case <-time.After(wait):
+		case name := <-c.sync:
+			tries = 0
+			c.syncMembers(list, name)
+		case <-timer.C:
+			timer.Reset(rejoinWait())
 			if tries = c.tries(ctx); round < freshRounds {
-				tries = max(tries, 1)
+				round, tries = round+1, max(tries, 1)
 			}
 		}
 	}
 }
+
+// rejoinWait differs, so that hosts that started together don't ask together.
+func rejoinWait() time.Duration { return rejoinInterval/2 + rand.N(rejoinInterval) }
 
 // freshRounds is how often a host that has just started always tries.
 const freshRounds = 4
@@ -67,6 +75,20 @@ func (c *Cluster) tries(ctx context.Context) int {
 		return 1
 	}
 	return 0
+}
+
+// syncMembers has a push/pull with a member, now.
+func (c *Cluster) syncMembers(list *memberlist.Memberlist, name string) {
+	c.mu.Lock()
+	node := c.members.node(name)
+	c.counts.MemberSyncs++
+	c.mu.Unlock()
+	if node == nil {
+		return
+	}
+	if _, err := list.Join([]string{name + "/" + node.Address()}); err != nil {
+		c.cfg.Log.Debug("gossip: push/pull", "with", name, "err", err)
+	}
 }
 
 func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist) {

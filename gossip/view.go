@@ -42,7 +42,8 @@ type Stats struct {
 	Queued                       int    // messages on their way to others
 	RecordBytes                  int    // held
 	Rejoins, RejoinsFailed       uint64
-	Health                       int // memberlist's opinion of this host: 0 is good
+	MemberSyncs                  uint64 // push/pulls since another's members differed
+	Health                       int    // memberlist's opinion of this host: 0 is good
 }
 
 // View gives what is known now.
