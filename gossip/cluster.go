@@ -30,6 +30,7 @@ type Cluster struct {
 	rejoin  chan struct{} // peers were added
 	sync    chan string   // a member with other members than this host's
 	outbox  chan reply
+	thanks  chan string // for large packets, from whom
 
 	mu          sync.Mutex // never held while memberlist is called
 	store       *store
@@ -64,6 +65,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), rejoin: make(chan struct{}, 1),
 		sync:    make(chan string, 1),
 		outbox:  make(chan reply, 256),
+		thanks:  make(chan string, 1),
 		started: now,
 		compare: comparison{pace: exchangePace()}, compareWho: comparison{pace: memberPace()},
 		members: &members{self: cfg.NodeName, all: map[string]*memberEntry{}},
@@ -138,7 +140,7 @@ func (c *Cluster) tell(h hint) {
 		c.changedLocked()
 	}
 	if e := c.members.all[h.missed]; e != nil {
-		e.missed++
+		e.miss(time.Now())
 		c.view = nil
 	}
 }
@@ -183,6 +185,7 @@ func (c *Cluster) serve(ctx context.Context, list *memberlist.Memberlist) {
 	for range senders {
 		group.Go(func() error { c.deliver(ctx, list); return nil })
 	}
+	group.Go(func() error { c.trySizes(ctx, list); return nil })
 	c.keepJoined(ctx, list)
 	_ = group.Wait()
 	c.list.Store(nil)

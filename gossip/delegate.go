@@ -170,6 +170,8 @@ func (c *Cluster) receive(message []byte) {
 		c.fetched(message, now)
 	case k == kindConflict:
 		c.receiveConflict(r)
+	case k == kindLarge || k == kindThanks:
+		c.thank(k, r.name(), now)
 	case k == kindSums || k == kindDigest || k == kindDetails:
 		if from := r.name(); c.members.ask(from, k, now) {
 			c.send(c.store.answer(message))

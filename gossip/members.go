@@ -51,7 +51,16 @@ type memberEntry struct {
 	suspected time.Time // when it last didn't answer this host; zero if it did since
 	sum       uint64    // its part of the members' sum; 0 if it isn't alive
 	missed    int       // how many pings in a row it didn't answer this host
+	missing   time.Time // when it didn't answer the first of them
 	asks      map[kind]*tokens
+}
+
+// miss takes notice of a ping that wasn't answered.
+func (m *memberEntry) miss(now time.Time) {
+	if m.missed == 0 {
+		m.missing = now
+	}
+	m.missed++
 }
 
 // manyMissed is how many pings are lost in a row only if something is wrong.
@@ -63,7 +72,7 @@ func (m *members) unanswering() []Trouble {
 	var all []Trouble
 	for name, e := range m.all {
 		if e.alive && e.missed >= manyMissed && m.known(name) {
-			all = append(all, Trouble{Kind: NoAnswer, Member: name, Address: e.address.Addr(), Count: e.missed,
+			all = append(all, Trouble{Kind: NoAnswer, Member: name, Address: e.address.Addr(), Count: e.missed, Since: e.missing,
 				Detail: "it doesn't answer this host's pings over UDP, while others have it alive: the way there or back is blocked"})
 		}
 	}

@@ -139,7 +139,7 @@ func (s *store) apply(message []byte, now time.Time) heard {
 // refuse counts a message that's no good. Kinds of later releases are none of
 // those.
 func (s *store) refuse(k kind) heard {
-	if k <= kindConflict {
+	if k <= kindThanks {
 		s.refused++
 	}
 	return heard{}

@@ -18,6 +18,7 @@ const (
 	OtherFleet    TroubleKind = "another fleet"            // a host of another fleet, or no member at all, sends to this one
 	NameConflict  TroubleKind = "name conflict"            // two hosts use one name
 	UDPBlocked    TroubleKind = "udp blocked"              // a host answers over TCP only
+	LargeBlocked  TroubleKind = "large udp blocked"        // a host that large packets don't reach
 	NoAnswer      TroubleKind = "no answer"                // a host that others have alive; see Count for how many pings
 	NotAdmitted   TroubleKind = "not admitted"             // a host that no Node manifest has, or has elsewhere
 	CannotJoin    TroubleKind = "cannot join"              // a host that should be a member

@@ -20,6 +20,8 @@ const (
 	kindDetails  kind = 6
 	kindItems    kind = 7
 	kindConflict kind = 8
+	kindLarge    kind = 9
+	kindThanks   kind = 10
 )
 
 const wireFormat = 1
