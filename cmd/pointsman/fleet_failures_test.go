@@ -143,6 +143,38 @@ func (w *world) plug(h *lab.Host, nic string, in bool) {
 	}
 }
 
+// TestFleetOfTwo: the word of both hosts is needed to take a backend out, as long
+// as both are there; when one dies the other goes on by itself.
+func TestFleetOfTwo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2, 0)
+	w.Backends[0].Serve(lab.TCP, 8080)
+	b2 := w.Backends[1].Serve(lab.TCP, 8080)
+	w.write("web.yaml", service("web", "clusterIP: 10.96.0.20, "+http80, probeTCP), slice("web/v4", http8080, "10.20.0.11", "10.20.0.12"))
+	agents := w.fleet()
+	judged(t, agents)
+	sh(t, w.Nodes[1], "nft 'table inet cut { chain c { type filter hook prerouting priority -400; ip saddr 10.20.0.12 drop; }; }'")
+	in := stays(t, agents, "10.20.0.12:8080")
+	within(t, fleetBound, func() error {
+		in()
+		if e, err := agents[0].endpoint("10.20.0.12:8080"); err != nil || len(e.Votes) != 2 || e.Votes[0].Verdict != "up" || e.Votes[1].Verdict != "down" {
+			return fmt.Errorf("%v, %+v", err, e)
+		}
+		return nil
+	})
+	for range 20 {
+		in()
+	}
+	agents[1].end(syscall.SIGKILL)
+	t.Logf("the other host is known to be dead after %v", othersSee(t, agents[:1], "n2", "dead"))
+	if answer, _, err := agents[0].nodes(); err != nil || answer.Isolated != "" {
+		t.Errorf("%v, %+v", err, answer)
+	}
+	b2.Close()
+	t.Logf("a dead process is out by one host's word after %v", until(t, agents[:1], "10.20.0.12:8080", false, "down: n1: connection refused ("))
+	await(t, row{from: w.Nodes[0], to: "10.96.0.20:80", by: "b1"})
+}
+
 // TestFleetRestartsKnowWhatIsDown: all agents are restarted at once while a
 // backend is down. Nothing is sent to it before it's heard of again.
 func TestFleetRestartsKnowWhatIsDown(t *testing.T) {
