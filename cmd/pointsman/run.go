@@ -82,6 +82,9 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := dropAmbient(); err != nil {
+		return err
+	}
 	if err := reconcile.Preflight(c.Context); err != nil {
 		return fmt.Errorf("this host can't run pointsman: %w", err)
 	}

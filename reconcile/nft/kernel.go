@@ -56,7 +56,7 @@ type Kernel struct {
 // Open gives the family's table. It fails, with a text for the operator, if
 // nft is absent, too old, or not permitted. It changes nothing.
 func Open(f Family, schema *Schema, generation func() (uint32, error)) (*Kernel, error) {
-	nft, err := knftables.New(knftables.Family(f), TableName)
+	nft, err := openPrivileged(f)
 	if err != nil {
 		return nil, err
 	}
