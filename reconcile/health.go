@@ -15,6 +15,7 @@ import (
 type Health struct {
 	mu       sync.Mutex
 	updated  time.Time
+	first    chan struct{} // closed at the first programming
 	failure  string
 	drained  bool
 	degraded map[string]string
@@ -24,7 +25,24 @@ type Health struct {
 func (h *Health) Programmed(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.updated.IsZero() {
+		close(h.firstLocked())
+	}
 	h.updated, h.failure = now, ""
+}
+
+// First is closed when the kernel has been programmed for the first time.
+func (h *Health) First() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.firstLocked()
+}
+
+func (h *Health) firstLocked() chan struct{} {
+	if h.first == nil {
+		h.first = make(chan struct{})
+	}
+	return h.first
 }
 
 // Failed notes that the kernel can't be programmed, and why.

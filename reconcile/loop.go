@@ -81,6 +81,8 @@ type Loop struct {
 	// timeout bounds a family's sync: nft must not be able to wedge the loop.
 	// Loading 250,000 endpoints takes 5 s.
 	timeout time.Duration
+
+	alive pulse
 }
 
 // table is one family's part.
@@ -141,10 +143,15 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer full.Stop()
 	again := time.NewTimer(0)
 	defer again.Stop()
+	beat := time.NewTicker(beatPeriod)
+	defer beat.Stop()
 	for {
+		l.alive.expect(3 * beatPeriod)
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-beat.C:
+			continue
 		case <-l.desires.Changed():
 			l.pending, l.notBefore = true, time.Time{}
 		case <-l.addrs.C():
@@ -236,6 +243,7 @@ func (l *Loop) sync(ctx context.Context, desired *Desired) error {
 func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
+	l.alive.expect(l.timeout + readBackTime)
 	began := time.Now()
 	if err := t.kernel.Load(ctx); err != nil {
 		return err
