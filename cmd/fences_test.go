@@ -27,6 +27,7 @@ var outside = map[string][]string{
 	"github.com/google/nftables":      {"reconcile/nft"},
 	"github.com/vishvananda/netlink":  {"reconcile/host"},
 	"github.com/urfave/cli/":          {"cmd/pointsman"},
+	"github.com/coreos/go-systemd/":   {"cmd/pointsman"},
 }
 
 // inside says which packages of ours those under a folder may import, the most
@@ -48,6 +49,7 @@ var inside = []struct {
 	{"gossip", []string{"state", "gossip", "gossip/probe"}},
 	{"state/manifest/pin", []string{"state", "state/manifest"}},
 	{"state/manifest", []string{"state"}},
+	{"state/change", []string{"state"}},
 	{"state", nil},
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"pointsman/reconcile"
 	"pointsman/state"
+	"pointsman/state/change"
 	"pointsman/state/manifest"
 )
 
@@ -94,22 +95,10 @@ func serviceOf(d *reconcile.Desired, name, node string) *serviceStatus {
 		p := &s.Ports[i]
 		for _, f := range p.Frontends {
 			eps, why := reconcile.Reach(s, p, f, reconcile.Node{Name: node, Zone: d.Zone})
-			out.Frontends = append(out.Frontends, frontendStatus{frontendText(f, p.Protocol), eps, why})
+			out.Frontends = append(out.Frontends, frontendStatus{change.FrontendText(f, p.Protocol), eps, why})
 		}
 	}
 	return out
-}
-
-func frontendText(f state.Frontend, p state.Protocol) string {
-	address := netip.AddrPortFrom(f.Address, f.Port).String()
-	if f.Kind == state.NodePort {
-		family := "IPv4"
-		if f.Address.Is6() {
-			family = "IPv6"
-		}
-		address = fmt.Sprintf("NodePort %d (%s)", f.Port, family)
-	}
-	return address + "/" + string(p)
 }
 
 func statusCommand() *cli.Command {

@@ -1,0 +1,141 @@
+package change
+
+import (
+	"fmt"
+	"slices"
+
+	"pointsman/state"
+)
+
+// Limits say how much a single change may take away.
+type Limits struct {
+	// Percent of what there is may go (--max-removal), and AtLeast of it in any
+	// case: three of the four Services of a small host are an evening's work.
+	Percent int
+
+	// AllowEmpty lets a change to no Service at all through, if that is within
+	// Percent (--allow-empty).
+	AllowEmpty bool
+}
+
+// AtLeast is how many Services, and how many endpoints, may always go.
+const AtLeast = 10
+
+// exceeded reports whether more goes than may.
+func (l Limits) exceeded(loss Loss) bool {
+	return loss.Gone > AtLeast && loss.Gone*100 > l.Percent*loss.Before
+}
+
+// Loss is what a change takes away of one kind of thing.
+type Loss struct {
+	Before int      // how many there were; 0 where nothing goes
+	Gone   int      // how many of them would not be there any more; others may come
+	First  []string // the names of the first of them
+}
+
+// maxNamed bounds the names in a Loss.
+const maxNamed = 5
+
+func (l *Loss) gone(name string) {
+	if l.Gone++; l.Gone <= maxNamed {
+		l.First = append(l.First, name)
+	}
+}
+
+// Verdict is what Judge says of a change.
+type Verdict struct {
+	Services  Loss // that some host serves
+	Endpoints Loss // in use; one with another address or port is another one
+
+	// Reasons are why the change is to be held; there are none if it isn't.
+	Reasons []string
+}
+
+// Held reports whether the change is to be held.
+func (v *Verdict) Held() bool { return len(v.Reasons) > 0 }
+
+// Judge says what goes from one list of Services (sorted by name) to another,
+// and whether that is too much. It looks at what all hosts serve, so that all
+// decide alike, and at what the named node serves: a selector that selects the
+// wrong hosts takes nothing from the fleet, and everything from a host.
+func Judge(before, after []*state.Service, node string, l Limits) Verdict {
+	fleet := view{before: before, serves: isServed}
+	here := view{before: before, serves: func(s *state.Service) bool { return isServed(s) && selects(s, node) }}
+	walk(before, after, func(b, a *state.Service) {
+		if b != nil && b != a {
+			fleet.see(b, a)
+			here.see(b, a)
+		}
+	})
+	fleet.count()
+	here.count()
+	v := Verdict{Services: fleet.services, Endpoints: fleet.endpoints}
+	if fleet.services.Gone > 0 && !l.AllowEmpty && !slices.ContainsFunc(after, isServed) {
+		v.Reasons = append(v.Reasons, "no Service would be left")
+	}
+	v.Reasons = append(v.Reasons, l.reasons("Services", fleet.services, here.services)...)
+	v.Reasons = append(v.Reasons, l.reasons("endpoints", fleet.endpoints, here.endpoints)...)
+	return v
+}
+
+// reasons gives the one reason that is to be told of a kind, if any.
+func (l Limits) reasons(name string, fleet, here Loss) []string {
+	switch {
+	case l.exceeded(fleet):
+		return []string{l.text(name, fleet)}
+	case l.exceeded(here):
+		return []string{l.text(name+" of this host", here)}
+	}
+	return nil
+}
+
+func (l Limits) text(name string, loss Loss) string {
+	return fmt.Sprintf("%d of %d %s would go, more than %d %%", loss.Gone, loss.Before, name, l.Percent)
+}
+
+// isServed reports whether any host serves anything of a Service.
+func isServed(s *state.Service) bool {
+	reached := slices.ContainsFunc(s.Ports, func(p state.Port) bool { return len(p.Frontends) > 0 })
+	return reached && (s.Nodes == nil || len(s.Nodes) > 0)
+}
+
+func selects(s *state.Service, node string) bool {
+	_, selected := slices.BinarySearch(s.Nodes, node)
+	return s.Nodes == nil || selected
+}
+
+// view is what is lost of the Services that somebody serves.
+type view struct {
+	before              []*state.Service
+	serves              func(*state.Service) bool
+	services, endpoints Loss
+}
+
+// see takes in a Service that isn't the same value after the change; a is nil
+// if it isn't there any more.
+func (v *view) see(b, a *state.Service) {
+	if !v.serves(b) {
+		return
+	}
+	if a == nil || !v.serves(a) {
+		v.services.gone(b.ObjectName.String())
+		a = nil
+	}
+	for _, e := range without(endpoints(b, inUse), endpoints(a, inUse)) {
+		v.endpoints.gone(fmt.Sprintf("%s of %s", e.Address, b.ObjectName))
+	}
+}
+
+// count counts what there was. Nearly every change takes next to nothing away,
+// and then nobody needs to know.
+func (v *view) count() {
+	if v.services.Gone+v.endpoints.Gone == 0 {
+		return
+	}
+	for _, s := range v.before {
+		if v.serves(s) {
+			v.services.Before++
+			v.endpoints.Before += len(endpoints(s, inUse))
+		}
+	}
+}
