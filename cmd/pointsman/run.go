@@ -201,10 +201,15 @@ func (a *agent) newLoop(cfg reconcile.Config, registry prometheus.Registerer) (e
 // run runs the parts side by side until ctx ends or one of them fails. The
 // rules stay in place.
 func (a *agent) run(ctx context.Context) error {
+	notifier, err := newNotifier(a)
+	if err != nil {
+		return err
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
 		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run,
-		a.fleet.Run, reportFleet(a.fleet, a.health), a.reloadOnHangup,
+		a.fleet.Run, reportFleet(a.fleet, a.health), notifier.run,
+		func(ctx context.Context) error { return a.reloadOnHangup(ctx, notifier) },
 	} {
 		g.Go(func() error { return task(ctx) })
 	}
@@ -212,12 +217,12 @@ func (a *agent) run(ctx context.Context) error {
 		g.Go(func() error { return s.run(ctx) })
 	}
 	a.log.Info("pointsman started", "version", versionText(), "pid", os.Getpid())
-	err := g.Wait()
+	err = g.Wait()
 	a.log.Info("pointsman stopped; the rules stay in place")
 	return err
 }
 
-func (a *agent) reloadOnHangup(ctx context.Context) error {
+func (a *agent) reloadOnHangup(ctx context.Context, n *notifier) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
@@ -226,6 +231,7 @@ func (a *agent) reloadOnHangup(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-hangup:
+			n.reloading()
 			a.watcher.Reload()
 		}
 	}
