@@ -35,7 +35,7 @@ func (t target) String() string {
 // enough for the members that are known so far.
 func (c *Cluster) keepJoined(ctx context.Context, list *memberlist.Memberlist) {
 	tries, round := 3, 0
-	timer := time.NewTimer(rejoinWait())
+	timer := time.NewTimer(c.rejoinWait(round))
 	defer timer.Stop()
 	for {
 		for range tries {
@@ -45,21 +45,29 @@ func (c *Cluster) keepJoined(ctx context.Context, list *memberlist.Memberlist) {
 		case <-ctx.Done():
 			return
 		case <-c.rejoin:
-			tries = 1
+			tries = max(c.tries(ctx), 1)
 		case name := <-c.sync:
 			tries = 0
 			c.syncMembers(list, name)
 		case <-timer.C:
-			timer.Reset(rejoinWait())
 			if tries = c.tries(ctx); round < freshRounds {
 				round, tries = round+1, max(tries, 1)
 			}
+			timer.Reset(c.rejoinWait(round))
 		}
 	}
 }
 
-// rejoinWait differs, so that hosts that started together don't ask together.
-func rejoinWait() time.Duration { return rejoinInterval/2 + rand.N(rejoinInterval) }
+// rejoinWait differs, so that hosts that started together don't ask together. One
+// that has just started and found nobody asks sooner: the others may be about to
+// listen.
+func (c *Cluster) rejoinWait(round int) time.Duration {
+	wait := rejoinInterval
+	if c.alive.Load() <= 1 && round < freshRounds {
+		wait = min(wait, time.Second<<round)
+	}
+	return wait/2 + rand.N(wait)
+}
 
 // freshRounds is how often a host that has just started always tries.
 const freshRounds = 4
