@@ -63,13 +63,17 @@ func TestFleetSplit(t *testing.T) {
 	}
 	isolated(t, most, false)
 	w.split(0)
-	t.Logf("nobody is cut off after %v", isolated(t, agents, false))
+	healed := time.Now()
+	isolated(t, agents, false)
+	t.Logf("nobody is cut off after %v", time.Since(healed))
 	for _, a := range agents {
 		a.sees(5)
 	}
+	t.Logf("all see all after %v", time.Since(healed))
 	for _, e := range []string{"10.20.0.11:8080", "10.20.3.41:8080"} {
 		until(t, agents, e, true, "")
 	}
+	t.Logf("both backends are in on every host after %v", time.Since(healed))
 	w.everywhere(row{to: "10.96.0.20:80", by: "b1 b2"})
 	for _, a := range agents {
 		if _, nodes, err := a.nodes(); err != nil || nodes["n1"].Isolated || nodes["n2"].Isolated {
