@@ -27,11 +27,11 @@ var ranges = Config{
 
 // snapshotOf makes a Snapshot of files by path.
 func snapshotOf(files map[string]string) *Snapshot {
-	s := &Snapshot{}
+	var all []*File
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		s.Files = append(s.Files, &File{Path: path, Data: []byte(files[path])})
+		all = append(all, &File{Path: path, Data: []byte(files[path])})
 	}
-	return s
+	return NewSnapshot(all)
 }
 
 // loadFresh gives what the files mean to a host that starts.

@@ -39,6 +39,10 @@ type Loader struct {
 	last       *Result
 	lastSeen   int // the version of the last good objects that last was made with
 	accepted   *Result
+
+	approvalFile *File
+	approval     *Approval
+	unapproved   []Problem // of the file
 }
 
 // NewLoader gives a Loader without a past. lastGoodFile is the file of the
@@ -53,6 +57,7 @@ func NewLoader(cfg Config, lastGoodFile string) *Loader {
 // one document is among the Problems and concerns that document only.
 func (l *Loader) Load(s *Snapshot) *Result {
 	changed := l.read(s)
+	changed = l.takeApproval(s.Approval) || changed
 	if !changed && l.last != nil && l.lastSeen == l.lastGood.version {
 		return l.last
 	}
@@ -74,7 +79,8 @@ func (l *Loader) Restore() *Result {
 		p.keep(e)
 	}
 	r := l.conclude(p)
-	l.last = nil // so that the next Load looks at its Snapshot, even an empty one
+	r.Approval = nil // of this there can be none
+	l.last = nil     // so that the next Load looks at its Snapshot, even an empty one
 	return r
 }
 
@@ -113,7 +119,7 @@ func (l *Loader) newSweep() *sweep {
 func (l *Loader) conclude(p *sweep) *Result {
 	l.services = l.inOrder(p.services)
 	l.settle(l.services)
-	r := &Result{effective: p.effective, Stale: p.stale}
+	r := &Result{effective: p.effective, Stale: p.stale, Approval: l.approval}
 	fleet := p.fleetOf()
 	r.Services = make([]*state.Service, 0, len(l.services))
 	r.Nodes = fleet.nodes
@@ -126,6 +132,7 @@ func (l *Loader) conclude(p *sweep) *Result {
 	p.orphans()
 	p.problems = append(p.problems, fleet.findings...)
 	p.problems = append(p.problems, l.lastGood.problems...)
+	p.problems = append(p.problems, l.unapproved...)
 	r.Problems = sortProblems(p.problems)
 	slices.SortFunc(r.Stale, Key.Compare)
 	l.forget()

@@ -195,4 +195,5 @@ var rulebook = []RuleInfo{
 	{ruleStale, Warning, FromPointsman, "A document is in error, and the version before it is served."},
 	{ruleLastGoodDamaged, Warning, FromPointsman, "The file of last good versions can't be read, and is ignored."},
 	{ruleLastGoodRefused, Warning, FromPointsman, "A last good version is in error by the rules of today, and is ignored."},
+	{ruleApproval, Warning, FromPointsman, "approve.yaml is not as it must be, so it approves nothing."},
 }

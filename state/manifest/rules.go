@@ -277,4 +277,5 @@ const (
 	ruleStale           Rule = "last-good-in-force"
 	ruleLastGoodDamaged Rule = "last-good-damaged"
 	ruleLastGoodRefused Rule = "last-good-refused"
+	ruleApproval        Rule = "approval-unreadable"
 )

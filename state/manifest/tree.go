@@ -53,13 +53,14 @@ func unsteady(format string, args ...any) error {
 }
 
 // Tree reads one manifests directory again and again. A file that did not
-// change keeps its *File, and a tree in which none changed keeps its
-// *Snapshot. It is not safe for concurrent use.
+// change keeps its *File, and a tree in which none changed, and not its commit
+// either, keeps its *Snapshot. It is not safe for concurrent use.
 type Tree struct {
 	dir    string
 	limits limits
 
 	known   map[string]held  // the files of the last snapshot
+	files   []*File          // the same, by path
 	seen    *sight           // what the last snapshot was read from
 	last    *Snapshot        // nil until there is one
 	empties map[string]empty // files that may yet be filled
@@ -190,10 +191,12 @@ func (t *Tree) verify(d *draft) error {
 
 // accept makes the draft the last snapshot, unless nothing differs from it.
 func (t *Tree) accept(d *draft) *Snapshot {
-	t.known, t.seen = d.held, d.sight
-	if t.last == nil || !slices.Equal(t.last.Files, d.files) {
-		t.last = &Snapshot{Files: d.files}
+	commit := d.sight.commit()
+	if t.last == nil || t.last.Commit != commit || !slices.Equal(t.files, d.files) {
+		t.last = NewSnapshot(d.files)
+		t.last.Commit = commit
 	}
+	t.known, t.seen, t.files = d.held, d.sight, d.files
 	return t.last
 }
 

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,7 +30,18 @@ type File struct {
 
 // Snapshot is a manifests directory at one moment, read while it held still.
 type Snapshot struct {
-	Files []*File // sorted by Path
+	Files    []*File // sorted by Path
+	Approval *File   // approve.yaml, which is no manifest; nil where there's none
+	Commit   string  // that the files are of, as git names it in full; empty where it can't be told
+}
+
+// NewSnapshot gives the Snapshot of files sorted by Path, of no known commit.
+func NewSnapshot(files []*File) *Snapshot {
+	s := &Snapshot{Files: files}
+	if i := slices.IndexFunc(files, func(f *File) bool { return f.Path == ApprovalFile }); i >= 0 {
+		s.Approval, s.Files = files[i], slices.Concat(files[:i], files[i+1:])
+	}
+	return s
 }
 
 // Kind is the kind of an Object.
@@ -163,6 +175,7 @@ type Result struct {
 	Nodes    []Node           // sorted by name
 	Problems []Problem        // sorted; one for every finding of every file
 	Stale    []Key            // objects of which a last good version is served, sorted
+	Approval *Approval        // what approve.yaml says; nil where there's none that can be read
 
 	effective []*digest // the objects that are served: the last good ones, once accepted
 }
