@@ -1,0 +1,174 @@
+package gitsync
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	fetchTimeout = 10 * time.Minute // a first clone, over a slow line
+	localTimeout = 2 * time.Minute  // what only reads what is here
+
+	// maxFile bounds each file that git writes, so a pack of a history that can't
+	// be one of manifests doesn't fill the disk.
+	maxFile = 2 << 30
+
+	maxOutput = 64 << 20
+	maxErrors = 4 << 10
+)
+
+// git runs the host's git in our repository.
+type git struct {
+	dir    string // of the bare repository
+	env    []string
+	config []string // -c options
+	held   *os.File // the lock, which a git that outlives us goes on holding
+}
+
+// settings has every key on the command line that would have git run or trust
+// something: whatever our repository's own configuration says comes second.
+func settings(transport string) []string {
+	keys := []string{
+		"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.symlinks=false", "core.attributesFile=/dev/null",
+		"core.excludesFile=/dev/null", "core.useReplaceRefs=false", "core.alternateRefsCommand=", "core.gitProxy=",
+		"core.askPass=/bin/false", "core.fsync=all", "core.logAllRefUpdates=false", "credential.helper=",
+		"protocol.allow=never", "protocol." + transport + ".allow=always", "transfer.fsckObjects=true",
+		"fetch.fsckObjects=true", "transfer.bundleURI=false", "transfer.credentialsInUrl=die", "fetch.recurseSubmodules=false",
+		"submodule.recurse=false", "fetch.writeCommitGraph=false", "gc.autoDetach=false", "maintenance.auto=false",
+		"safe.bareRepository=explicit", "http.followRedirects=false", "http.sslVerify=true", "http.lowSpeedLimit=1000",
+		"http.lowSpeedTime=60", "log.showSignature=false",
+		"gpg.program=/bin/false", "gpg.x509.program=/bin/false", "gpg.ssh.program=/bin/false", "gpg.minTrustLevel=fully",
+	}
+	var args []string
+	for _, k := range keys {
+		args = append(args, "-c", k)
+	}
+	return args
+}
+
+// gitError is a git that ended by itself, and not well.
+type gitError struct {
+	command string
+	code    int
+	text    string // the first line that says something
+}
+
+func (e *gitError) Error() string {
+	if e.text == "" {
+		return fmt.Sprintf("git %s: exit code %d", e.command, e.code)
+	}
+	return "git " + e.command + ": " + e.text
+}
+
+// failed reports whether git answered no, by the exit code that means it.
+func failed(err error, code int) bool {
+	var e *gitError
+	return errors.As(err, &e) && e.code == code
+}
+
+// output gives what git prints. The first argument is the command's name.
+func (g *git) output(ctx context.Context, args ...string) ([]byte, error) {
+	out := &capped{left: maxOutput}
+	err := g.run(ctx, localTimeout, nil, out, args)
+	if err == nil && out.left < 0 {
+		err = fmt.Errorf("git %s gives more than %d MiB", args[0], maxOutput>>20)
+	}
+	return out.Bytes(), err
+}
+
+// line gives the one line that git prints.
+func (g *git) line(ctx context.Context, args ...string) (string, error) {
+	out, err := g.output(ctx, args...)
+	return strings.TrimSpace(string(out)), err
+}
+
+// run runs git to its end, or to the end of the time it has. git dies with us,
+// and with all that it started: each has the lock open, so nobody else begins
+// while one of them still writes.
+func (g *git) run(ctx context.Context, limit time.Duration, stdin io.Reader, stdout io.Writer, args []string) error {
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	full := append([]string{"--git-dir=" + g.dir}, g.config...)
+	cmd := exec.CommandContext(timed, "git", append(full, args...)...)
+	errs := &capped{left: maxErrors}
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.env, stdin, stdout, errs
+	cmd.Dir = "/"
+	if g.held != nil {
+		cmd.ExtraFiles = []*os.File{g.held}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	// The death signal comes when this thread ends, not the process (Go issue 27505).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("git %s: %w", args[0], err)
+	}
+	// git has the network to wait for before it writes.
+	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: maxFile, Max: maxFile}, nil)
+	return explain(args[0], cmd.Wait(), errs.String(), timed, limit)
+}
+
+// explain makes of a command's end an error that says what git said.
+func explain(command string, err error, said string, ctx context.Context, limit time.Duration) error {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("git %s: not done after %s", command, limit)
+	case ctx.Err() != nil:
+		return fmt.Errorf("git %s: %w", command, ctx.Err())
+	case errors.As(err, &exit):
+		return &gitError{command: command, code: exit.ExitCode(), text: telling(said)}
+	}
+	return fmt.Errorf("git %s: %w", command, err)
+}
+
+// telling gives the first error line of what git printed, without its prefix.
+// What the server says ("remote: ...") may come before it, and so may warnings.
+func telling(said string) string {
+	var lines []string
+	for line := range strings.Lines(said) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	for _, prefix := range []string{"fatal: ", "error: "} {
+		for i, line := range lines {
+			if text, ok := strings.CutPrefix(line, prefix); ok {
+				// ssh and index-pack speak before git does, and know more.
+				if i > 0 && prefix == "fatal: " && !strings.HasPrefix(lines[i-1], "remote:") {
+					return text + " (" + strings.TrimPrefix(lines[i-1], "error: ") + ")"
+				}
+				return text
+			}
+		}
+	}
+	return strings.Join(lines[:min(len(lines), 1)], "")
+}
+
+// capped is a buffer that forgets what doesn't fit: left is then negative.
+type capped struct {
+	bytes.Buffer
+	left int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.left -= len(p); c.left >= 0 {
+		c.Buffer.Write(p)
+	}
+	return len(p), nil
+}
