@@ -22,7 +22,7 @@ LDFLAGS := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: help build demo test lint bench fuzz vuln install clean go root packages
+.PHONY: help build demo test lint bench fuzz vuln install uninstall clean go root packages
 
 help:
 	@echo 'make build     bin/pointsman'
@@ -32,7 +32,8 @@ help:
 	@echo 'make bench     benchmarks (root); BENCH=regexp'
 	@echo 'make fuzz      every fuzz target for FUZZTIME=$(FUZZTIME) (root)'
 	@echo 'make vuln      govulncheck, against the database in GOVULNDB'
-	@echo 'make install   the binary and its systemd units, under PREFIX=$(PREFIX) (root)'
+	@echo 'make install   the binary and its systemd units, under PREFIX=$(PREFIX) and DESTDIR (root)'
+	@echo 'make uninstall removes them; what is under /etc and /var stays'
 
 build: go
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags '$(LDFLAGS)' -o bin/pointsman ./cmd/pointsman
@@ -65,12 +66,29 @@ vuln: go
 	@test -n "$$GOVULNDB" || { echo 'make vuln: set GOVULNDB to the address of a Go vulnerability database (file:///... or https://...)'; exit 1; }
 	$(GO) run $(GOVULNCHECK) -db "$$GOVULNDB" ./...
 
+# What is under /etc is the operator's: it's installed where it isn't there yet,
+# and stays when the rest goes.
+units   := $(wildcard systemd/*.service systemd/*.timer)
 install: build
 	install -D -m 755 bin/pointsman '$(DESTDIR)$(PREFIX)/bin/pointsman'
-	install -d -m 755 '$(DESTDIR)/etc/pointsman/manifests'
-	@for unit in systemd/*.service systemd/*.timer; do \
-		test ! -e "$$unit" || install -v -D -m 644 -t '$(DESTDIR)$(PREFIX)/lib/systemd/system' "$$unit"; \
+	@for unit in $(units); do \
+		install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'; \
+		sed 's|/usr/local/|$(PREFIX)/|' "$$unit" >'$(DESTDIR)$(PREFIX)/lib/systemd/system/'$${unit##*/}; \
 	done
+	install -D -m 644 systemd/sysusers.conf '$(DESTDIR)$(PREFIX)/lib/sysusers.d/pointsman.conf'
+	install -D -m 644 systemd/modules-load.conf '$(DESTDIR)$(PREFIX)/lib/modules-load.d/pointsman.conf'
+	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/pointsman' README.md CHANGELOG.md LICENSE
+	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/pointsman/examples' systemd/examples/*.conf
+	install -d -m 755 '$(DESTDIR)/etc/pointsman/manifests'
+	@for file in config.yaml:pointsman/config.yaml pointsman.default:default/pointsman pointsman-sync.default:default/pointsman-sync; do \
+		to='$(DESTDIR)/etc/'$${file#*:}; \
+		test -e "$$to" || install -v -D -m 644 "systemd/$${file%%:*}" "$$to"; \
+	done
+
+uninstall:
+	rm -f '$(DESTDIR)$(PREFIX)/bin/pointsman' '$(DESTDIR)$(PREFIX)/lib/sysusers.d/pointsman.conf' '$(DESTDIR)$(PREFIX)/lib/modules-load.d/pointsman.conf'
+	rm -f $(patsubst systemd/%,'$(DESTDIR)$(PREFIX)/lib/systemd/system/%',$(units))
+	rm -rf '$(DESTDIR)$(PREFIX)/share/doc/pointsman'
 
 clean:
 	rm -rf bin
@@ -84,7 +102,7 @@ root:
 # What the tests and the demo run; -race needs a C compiler.
 packages:
 	@missing=; \
-	for need in nft:nftables conntrack:conntrack ip:iproute2 git:git gcc:gcc; do \
+	for need in nft:nftables conntrack:conntrack ip:iproute2 git:git gcc:gcc systemd-analyze:systemd keepalived:keepalived; do \
 		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
 	test -n "$$missing" || exit 0; \
