@@ -104,14 +104,15 @@ func (s *session) sound(ctx context.Context) bool {
 	return err == nil
 }
 
-// keep has git hold on to the published commit, and tidies now and then.
-func (s *session) keep(ctx context.Context, commit string) {
+// tidy has git hold on to the published commit, and removes what is no longer
+// needed. None of that makes a sync fail.
+func (s *session) tidy(ctx context.Context, commit string) {
 	_, err := s.git.output(ctx, "update-ref", publishedRef, commit)
 	if err == nil {
 		_, err = s.git.output(ctx, "gc", "--auto", "--quiet")
 	}
-	if err != nil {
-		s.cfg.Log.Warn("tidying the repository", "err", err)
+	if err = errors.Join(err, s.prune(commit)); err != nil {
+		s.cfg.Log.Warn("tidying up", "dest", s.cfg.Dest, "err", err)
 	}
 }
 

@@ -135,17 +135,12 @@ func (s *session) update(ctx context.Context) (Published, error) {
 		return s.former(), err
 	}
 	if s.standing(p, files) {
-		s.keep(ctx, p.Commit)
-		return s.former(), nil
-	}
-	if err := s.replace(ctx, &p, files); err != nil {
+		p = s.former()
+	} else if err := s.replace(ctx, &p, files); err != nil {
 		_ = os.RemoveAll(s.draft())
 		return s.former(), err
 	}
-	s.keep(ctx, p.Commit)
-	if err := s.prune(p.Commit); err != nil {
-		s.cfg.Log.Warn("removing former trees", "err", err)
-	}
+	s.tidy(ctx, p.Commit)
 	return p, nil
 }
 
