@@ -197,6 +197,7 @@ func TestFleetsOfOneAndTwo(t *testing.T) {
 		"alone":        func(w *world) []*daemon { return []*daemon{w.agent(w.Nodes[0])} },
 		"without peer": func(w *world) []*daemon { return w.fleet(w.Nodes[0]) },
 		"two":          func(w *world) []*daemon { return w.fleet() },
+		"two by IPv6":  func(w *world) []*daemon { return w.fleetBy((*lab.Host).Addr6, w.Nodes...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -65,11 +65,17 @@ func (w *world) fleet(nodes ...*lab.Host) []*daemon {
 	if len(nodes) == 0 {
 		nodes = w.Nodes
 	}
+	return w.fleetBy((*lab.Host).Addr4, nodes...)
+}
+
+// fleetBy is fleet at certain addresses of the nodes.
+func (w *world) fleetBy(addr func(*lab.Host) netip.Addr, nodes ...*lab.Host) []*daemon {
+	w.t.Helper()
 	w.nodesManifest(nodes...)
 	ring := w.keyring("keyring", newKey(w.t))
 	var all []*daemon
 	for _, n := range nodes {
-		all = append(all, w.begin(n, gossiping(n, ring)...))
+		all = append(all, w.begin(n, "--gossip-bind", addr(n).String(), "--gossip-keyring", ring))
 	}
 	for _, a := range all {
 		a.healthy()
