@@ -59,8 +59,8 @@ func applyConfig(c *cli.Context, path string, text []byte) error {
 // applySetting sets one flag. The file serves several commands, so a setting
 // that only another one knows is passed over.
 func applySetting(c *cli.Context, key string, value *yaml.Node) error {
-	if !slices.Contains(settings(runCommand().Flags), key) {
-		return fmt.Errorf("unknown setting; known are %s", strings.Join(settings(runCommand().Flags), ", "))
+	if known := settings(slices.Concat(runCommand().Flags, originFlags())); !slices.Contains(known, key) {
+		return fmt.Errorf("unknown setting; known are %s", strings.Join(known, ", "))
 	}
 	text, err := scalars(value)
 	if err != nil || c.IsSet(key) || !slices.Contains(settings(c.Command.Flags), key) {

@@ -9,7 +9,7 @@ import (
 // Loop calls do at once, whenever wake says so, and else once a period. When
 // in the period is a matter of the host's name: hosts that started together
 // don't ask the server together, and each keeps to its own time.
-func Loop(ctx context.Context, period time.Duration, host string, wake <-chan struct{}, do func()) {
+func Loop[T any](ctx context.Context, period time.Duration, host string, wake <-chan T, do func()) {
 	for {
 		do()
 		timer := time.NewTimer(untilTurn(time.Now(), period, host))

@@ -3,6 +3,7 @@ package gitsync
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pointsman/reconcile/lab"
 )
 
 // epoch is when the tests' first sync is.
@@ -26,11 +29,19 @@ const (
 	childDest   = "GITSYNC_TEST_DEST"
 )
 
-// TestMain is also the process that is killed in the middle of a sync.
+// checks is how many sequences a property test tries: git is slow, with 50
+// processes in each of them. -rapid.checks asks for more.
+const checks = "20"
+
+// TestMain isolates the tests, whose servers are on loopback. It is also the
+// process that is killed in the middle of a sync.
 func TestMain(m *testing.M) {
 	step, child := os.LookupEnv(stepToDieAt)
 	if !child {
-		os.Exit(m.Run())
+		if err := flag.Set("rapid.checks", checks); err != nil {
+			panic(err)
+		}
+		lab.Isolated(m)
 	}
 	cfg := Config{Repo: os.Getenv(childRepo), Ref: "main", Dest: os.Getenv(childDest), Check: check}
 	cfg.at = func(s string) {
