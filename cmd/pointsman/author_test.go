@@ -259,7 +259,7 @@ func (a *author) spoiled(docs []string) []string {
 	docs = slices.Clone(docs)
 	for i, doc := range docs {
 		if a.oneIn(2) {
-			docs[i] = a.pick(doc[:len(doc)-1], "{", "- a list", doc+" }", doc+"\xff", strings.Replace(doc, "{apiVersion: ", "{apiVersion: v1, apiVersion: ", 1),
+			docs[i] = a.pick(strings.Replace(doc, "spec: {", "spec: {nonsense: 1, ", 1), strings.Replace(doc, "ports: [", "ports: [7, ", 1), doc[:len(doc)-1], "{", "- a list", doc+" }", doc+"\xff", strings.Replace(doc, "{apiVersion: ", "{apiVersion: v1, apiVersion: ", 1),
 				strings.Replace(doc, "{apiVersion: ", "{apiVersion: x", 1), strings.Replace(doc, "kind: ", "kind: Un", 1), strings.Replace(doc, "metadata: {", "metadata: [{", 1))
 		}
 	}
