@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pointsman/reconcile/lab"
+)
+
+// unitService is pointsman.service on a node.
+type unitService struct {
+	*daemon
+	host *unitHost
+	unit unit
+	env  []string
+}
+
+// start starts it (again).
+func (s *unitService) start() {
+	s.t.Helper()
+	s.Process = s.host.exec(s.unit, "ExecStart", s.env...)
+}
+
+// heard waits until systemd was told something n times.
+func (s *unitService) heard(prefix string, n int) {
+	s.t.Helper()
+	eventually(s.t, func() error {
+		if got := s.host.count(prefix); got < n {
+			s.host.mu.Lock()
+			defer s.host.mu.Unlock()
+			return fmt.Errorf("told %s %d times: %q\n%s", prefix, got, s.host.told, s.Output())
+		}
+		return nil
+	})
+}
+
+// newUnitService prepares a node of a world.
+func newUnitService(t *testing.T, node *lab.Host) *unitService {
+	t.Helper()
+	return &unitService{
+		daemon: &daemon{t: t, node: node}, host: newUnitHost(t, node),
+		unit: readUnit(t, filepath.Join(must[string](t)(installed()), unitDir, "pointsman.service")),
+	}
+}
+
+// telling is an exec probe that tells what it may do.
+const telling = `"pointsman/readiness-probe": '{exec: {command: [sh, -c, "
+	exec >/var/lib/pointsman/$POINTSMAN_ADDRESS.new 2>&1; cd /var/lib/pointsman; grep ^Cap /proc/self/status; nft list tables; mv $POINTSMAN_ADDRESS.new $POINTSMAN_ADDRESS"]},
+	periodSeconds: 1}'`
+
+// TestServiceAlone: as installed, without keyring and sync, the first manifests
+// coming later than the agent.
+func TestServiceAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.serve(8080)
+	s := newUnitService(t, w.Nodes[0])
+	w.manifests = filepath.Join(s.host.dir, "etc/manifests")
+	s.host.write("etc/config.yaml", "manifests: /etc/pointsman/manifests\nallow-exec-probes: true\n")
+	s.start()
+	s.heard("EXTEND_TIMEOUT_USEC=", 2)
+	if s.host.count("READY=1") > 0 {
+		t.Error("ready, and nothing is served")
+	}
+	w.write("web.yaml", service("web", "clusterIP: 10.96.0.20, "+http80, telling), slice("web/1", http8080, "10.20.0.11", "10.20.0.12"))
+	s.heard("READY=1", 1)
+	check(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+	s.heard("WATCHDOG=1", 2)
+	s.heard("STATUS=serving 1 Services with 2 endpoints", 1)
+	if err := s.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.heard("RELOADING=1\nMONOTONIC_USEC=", 1)
+	s.heard("READY=1", 2)
+	s.unprivileged("10.20.0.11")
+	s.end(syscall.SIGTERM)
+	s.heard("STOPPING=1", 1)
+	check(t, row{name: "stopped", from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+	s.start()
+	s.heard("READY=1", 3)
+	if n := s.metric("pointsman_nftables_elements_written_total"); n != 0 {
+		t.Errorf("a restart wrote %v elements", n)
+	}
+}
+
+// unprivileged waits for an address to be probed, and checks that the probe has
+// nothing of the agent's capability, which it would share with all children.
+func (s *unitService) unprivileged(address string) {
+	s.t.Helper()
+	var told []byte
+	eventually(s.t, func() (err error) {
+		told, err = os.ReadFile(filepath.Join(s.host.dir, "lib/pointsman", address))
+		return err
+	})
+	for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "Operation not permitted"} {
+		if !strings.Contains(string(told), want) {
+			s.t.Errorf("a probe isn't without privileges: no %q in\n%s", want, told)
+		}
+	}
+}
+
+// TestServiceFleet: with a keyring, given as the example says, and with what
+// pointsman sync publishes; and a drain by the shutdown's unit, which outlives a
+// restart of the agent.
+func TestServiceFleet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	w.serve(8080)
+	s := newUnitService(t, w.Nodes[0])
+	w.manifests = filepath.Join(s.host.dir, "lib/pointsman-sync/commits/1")
+	if err := os.MkdirAll(w.manifests, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("commits/1", filepath.Join(s.host.dir, "lib/pointsman-sync/current")); err != nil {
+		t.Fatal(err)
+	}
+	w.write("web.yaml", service("web", "clusterIP: 10.96.0.20, "+http80), slice("web/1", http8080, "10.20.0.11", "10.20.0.12"))
+	dropIn := readUnit(t, filepath.Join("../../systemd/examples", "keyring.conf"))
+	name, _, _ := strings.Cut(dropIn.one(t, "LoadCredential"), ":")
+	s.host.write("credentials/pointsman.service/"+name, sh(t, s.node, "pointsman keygen"))
+	s.env = []string{
+		strings.ReplaceAll(dropIn.one(t, "Environment"), "%d", "/run/credentials/pointsman.service"),
+		"POINTSMAN_GOSSIP_BIND=" + s.node.Addr4().String(), "POINTSMAN_NODE_NAME=n1",
+	}
+	s.start()
+	s.heard("READY=1", 1)
+	check(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+	drain := readUnit(t, filepath.Join(must[string](t)(installed()), unitDir, "pointsman-drain.service"))
+	if err := s.host.exec(drain, "ExecStop").Wait(); err != nil {
+		t.Fatal(err)
+	}
+	drained := func() error {
+		code, h, err := s.health()
+		if err == nil && (code != http.StatusServiceUnavailable || !h.Drained) {
+			err = fmt.Errorf("%d %+v", code, h)
+		}
+		return err
+	}
+	eventually(t, drained)
+	s.end(syscall.SIGTERM)
+	s.start()
+	s.heard("READY=1", 2)
+	eventually(t, drained)
+	check(t, row{name: "drained", from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+}
