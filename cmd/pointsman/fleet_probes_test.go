@@ -10,8 +10,8 @@ import (
 	"pointsman/reconcile/lab"
 )
 
-// probeAt is probeHTTP of another port than that of the traffic: it judges all
-// ports of the backend.
+// probeAt is of another port than that of the traffic: it judges all ports of the
+// backend.
 const probeAt = `'pointsman/readiness-probe': '{httpGet: {path: /healthz, port: 8081}, periodSeconds: 2, timeoutSeconds: 1, failureThreshold: 3}'`
 
 // annotated gives a manifest an annotation, which it mustn't have any of.

@@ -22,8 +22,6 @@ import (
 // threshold 3. Times are printed, not judged: the machine may be busy.
 const probeTCP = `'pointsman/readiness-probe': '{tcpSocket: {}, periodSeconds: 2, timeoutSeconds: 1, failureThreshold: 3}'`
 
-const probeHTTP = `'pointsman/readiness-probe': '{httpGet: {path: /healthz}, periodSeconds: 2, timeoutSeconds: 1, failureThreshold: 3}'`
-
 // nodesManifest says who belongs to the fleet.
 func (w *world) nodesManifest(nodes ...*lab.Host) {
 	var docs []string
