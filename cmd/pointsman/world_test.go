@@ -28,7 +28,8 @@ type world struct {
 // newWorld builds a lab with backends behind each node. Nothing runs yet.
 func newWorld(t *testing.T, backends ...int) *world {
 	t.Helper()
-	w := &world{L1: lab.New(t).L1(backends...), t: t, dir: t.TempDir()}
+	dir := t.TempDir() // it's removed once the lab is closed, and its agents are dead
+	w := &world{L1: lab.New(t).L1(backends...), t: t, dir: dir}
 	w.manifests = filepath.Join(w.dir, "manifests")
 	if err := os.Mkdir(w.manifests, 0o755); err != nil {
 		t.Fatal(err)
