@@ -40,13 +40,16 @@ func (c *control) handler() http.Handler {
 	mux.HandleFunc("GET /v1/drains", c.drains)
 	mux.HandleFunc("POST /v1/drain", c.drain)
 	mux.HandleFunc("POST /v1/undrain", c.undrain)
+	mux.HandleFunc("POST /v1/approve", c.approve)
+	mux.HandleFunc("POST /v1/reload", c.reload)
 	return mux
 }
 
 // problemsAnswer is everything that is wrong with the manifests.
 type problemsAnswer struct {
 	jsonProblems
-	Stale []string `json:"stale"` // objects whose last good version is served: kind namespace/name
+	Stale []string    `json:"stale"` // objects whose last good version is served: kind namespace/name
+	Held  *heldAnswer `json:"held,omitempty"`
 }
 
 func (c *control) problems(w http.ResponseWriter, _ *http.Request) {
@@ -56,6 +59,9 @@ func (c *control) problems(w http.ResponseWriter, _ *http.Request) {
 		for _, k := range r.Stale {
 			answer.Stale = append(answer.Stale, k.String())
 		}
+	}
+	if f := c.source.inForce.Load(); f != nil {
+		answer.Held = heldOf(f.held)
 	}
 	reply(w, answer)
 }

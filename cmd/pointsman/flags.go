@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"pointsman/state/change"
 )
 
 // Where things are on a host.
@@ -57,6 +59,20 @@ func nodeFlags() []cli.Flag {
 		listFlag("local-cidr", "a `CIDR` of clients whose replies always come back through this host, so that they may keep their address (repeatable)"),
 		listFlag("nodeport-addresses", "a `CIDR` of this host's addresses that NodePorts answer on (repeatable; default: the Node manifest's, else that of the default route)"),
 	}
+}
+
+func maxRemovalFlag() cli.Flag {
+	return stringFlag("max-removal", "30%", "hold a change that takes away more than this `PERCENT` of the Services, or of the endpoints in use (ten may always go)")
+}
+
+// limitsOf reads how much a single change may take away.
+func limitsOf(c *cli.Context) (change.Limits, error) {
+	text := c.String("max-removal")
+	percent, err := strconv.ParseUint(strings.TrimSuffix(text, "%"), 10, 8)
+	if err != nil || percent > 100 {
+		return change.Limits{}, usage("--max-removal: %q is no percentage such as 30%%", text)
+	}
+	return change.Limits{Percent: int(percent), AllowEmpty: c.Bool("allow-empty")}, nil
 }
 
 func configFlag() cli.Flag {

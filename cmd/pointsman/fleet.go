@@ -71,12 +71,3 @@ func peersOf(nodes []manifest.Node) []gossip.Peer {
 	}
 	return peers
 }
-
-// servedText names what a host serves, so that hosts can be compared.
-func servedText(r *manifest.Result) string {
-	text := fmt.Sprintf("%016x", r.Hash())
-	if n := len(r.Stale); n > 0 {
-		text += fmt.Sprintf(" +%d stale", n)
-	}
-	return text
-}

@@ -28,7 +28,11 @@ type nodeAnswer struct {
 	Address  string    `json:"address,omitempty"`
 	State    string    `json:"state"` // alive, suspect, dead, left, absent
 	Since    time.Time `json:"since,omitzero"`
-	Serves   string    `json:"serves,omitempty"` // a hash of the manifests
+	Serves   string    `json:"serves,omitempty"`   // a hash of the manifests
+	Commit   string    `json:"commit,omitempty"`   // of them
+	Compared string    `json:"compared,omitempty"` // with this host: behind, differs
+	Held     bool      `json:"held,omitempty"`     // a change is held there
+	Kept     bool      `json:"kept,omitempty"`     // it serves a last state, for want of another one
 	Drained  bool      `json:"drained,omitempty"`
 	Isolated bool      `json:"isolated,omitempty"`
 	Checks   int       `json:"checks"` // that it's asked about
@@ -65,18 +69,28 @@ func (c *control) nodes(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (c *control) node(m gossip.Member, s *gossip.Status) nodeAnswer {
-	n := nodeAnswer{Name: m.Name, State: m.State.String(), Since: m.Since, Serves: m.Meta.Commit, Isolated: m.Meta.Isolated,
+	n := nodeAnswer{Name: m.Name, State: m.State.String(), Since: m.Since, Isolated: m.Meta.Isolated,
 		Checks: s.Load[m.Name], Release: m.Meta.Release, Drained: c.fleet.Health().NodeDrained(m.Name)}
 	if m.Address.IsValid() {
 		n.Address = m.Address.String()
 	}
 	if m.Name == c.source.nodeName { // of itself it knows at once
 		n.Isolated, n.Release = s.Isolated != "", versionText()
-		if r := c.source.judged.Load(); r != nil {
-			n.Serves = servedText(r)
-		}
 	}
+	n.serve(m.Meta.Commit, m.Name == c.source.nodeName, c.source.inForce.Load())
 	return n
+}
+
+// serve takes in what a node says that it serves. Own is what this host does.
+func (n *nodeAnswer) serve(says string, isOwn bool, own *inForce) {
+	if own != nil && isOwn {
+		says = own.text()
+	}
+	s := readServes(says)
+	n.Serves, n.Commit, n.Held, n.Kept = s.state(), s.commit, s.held, s.kept
+	if own != nil && !isOwn {
+		n.Compared = own.compare(s)
+	}
 }
 
 // drainAnswer is a drain in force.

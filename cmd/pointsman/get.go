@@ -71,8 +71,9 @@ func getProblemsCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "problems",
 		Usage: "what is wrong with the manifests, and what of it is served all the same",
-		Description: "Lists each finding about the manifests that the agent has read, and the objects of which\n" +
-			"it serves the last good version, since the one in the directory has errors.",
+		Description: "Lists each finding about the manifests that the agent has read, the objects of which it\n" +
+			"serves the last good version, since the one in the directory has errors, and the change\n" +
+			"that is held, if one is.",
 		Flags:        append(getFlags(), namespaceFlag()),
 		Before:       loadConfig,
 		OnUsageError: usageError,
@@ -111,6 +112,11 @@ func showProblems(w io.Writer, a *problemsAnswer) {
 	}
 	for _, s := range a.Stale {
 		fmt.Fprintf(w, "stale\t\t%s\tits last good version is served\n", s)
+	}
+	if a.Held != nil {
+		for _, l := range a.Held.lines() {
+			fmt.Fprintf(w, "%s\t\t\t%s\n", l[0], l[1])
+		}
 	}
 }
 

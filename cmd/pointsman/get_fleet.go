@@ -14,7 +14,9 @@ func getNodesCommand() *cli.Command {
 		Name:  "nodes",
 		Usage: "the hosts of the fleet, and what each of them does",
 		Description: "STATE is what this host thinks of the others. SERVES is a hash of the manifests that are\n" +
-			"served: hosts that differ serve different ones. CHECKS is how many probes a host is asked for.",
+			"served: hosts that differ serve different ones. COMMIT is theirs, where a host knows it. CHECKS\n" +
+			"is how many probes a host is asked for. Of a host that serves what this one did before, NOTES\n" +
+			"say that it's behind, and of one that serves something else, that it differs.",
 		Flags:        getFlags(),
 		Before:       loadConfig,
 		OnUsageError: usageError,
@@ -23,10 +25,10 @@ func getNodesCommand() *cli.Command {
 }
 
 func showNodes(w io.Writer, a *nodesAnswer) {
-	fmt.Fprintln(w, "NODE\tADDRESS\tSTATE\tSINCE\tSERVES\tCHECKS\tNOTES")
+	fmt.Fprintln(w, "NODE\tADDRESS\tSTATE\tSINCE\tSERVES\tCOMMIT\tCHECKS\tNOTES")
 	for _, n := range a.Nodes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name, orDash(n.Address), n.State, orDash(timeText(n.Since)), orDash(n.Serves), n.Checks,
-			strings.Join(n.notes(a), ", "))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name, orDash(n.Address), n.State, orDash(timeText(n.Since)), orDash(n.Serves),
+			orDash(shortCommit(n.Commit)), n.Checks, strings.Join(n.notes(a), ", "))
 	}
 	if a.Isolated != "" {
 		fmt.Fprintf(w, "this host is isolated and judges by itself: %s\n", a.Isolated)
@@ -36,12 +38,16 @@ func showNodes(w io.Writer, a *nodesAnswer) {
 	}
 }
 
+// shortCommit cuts a commit to the digits that git shows at most.
+func shortCommit(commit string) string { return commit[:min(len(commit), 12)] }
+
 func (n *nodeAnswer) notes(a *nodesAnswer) []string {
 	var notes []string
 	for _, note := range []struct {
 		holds bool
 		text  string
-	}{{n.Name == a.Self, "this host"}, {n.Name == a.Self && a.Alone, "alone"}, {n.Drained, "drained"}, {n.Isolated, "isolated"}} {
+	}{{n.Name == a.Self, "this host"}, {n.Name == a.Self && a.Alone, "alone"}, {n.Drained, "drained"}, {n.Isolated, "isolated"},
+		{n.Compared != "", n.Compared}, {n.Held, "holds a change"}, {n.Kept, "keeps a last state"}} {
 		if note.holds {
 			notes = append(notes, note.text)
 		}

@@ -16,6 +16,7 @@ var errRunning = errors.New("the agent is running on this host")
 const (
 	lockFile     = "lock"
 	lastGoodFile = "last-good.yaml"
+	pastFile     = "served.json"
 )
 
 // lockState makes the state directory and locks it. One agent at a time may

@@ -8,8 +8,8 @@ import (
 
 // manifestMetrics are about what the manifests directory holds.
 type manifestMetrics struct {
-	services, endpoints, stale prometheus.Gauge
-	problems                   *prometheus.GaugeVec
+	services, endpoints, stale, kept, held prometheus.Gauge
+	problems, removals, commit             *prometheus.GaugeVec
 }
 
 func newManifestMetrics(r prometheus.Registerer, watcher *manifest.Watcher) *manifestMetrics {
@@ -23,17 +23,20 @@ func newManifestMetrics(r prometheus.Registerer, watcher *manifest.Watcher) *man
 		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pointsman_manifests_problems", Help: "Findings about the manifests.",
 		}, []string{"severity"}),
+		kept: gauge("pointsman_manifests_stale", "1 while a last state is served instead of what the directory means."),
+		held: gauge("pointsman_manifests_held", "1 while a change is held for what it would take away."),
+		removals: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pointsman_manifests_held_removals", Help: "What the change that is held would take away.",
+		}, []string{"kind"}),
+		commit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pointsman_manifests_commit_info", Help: "The commit of the manifests that are served, where it's known.",
+		}, []string{"commit"}),
 	}
 	polling := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pointsman_manifests_polling",
 		Help: "1 while the directory is polled because the kernel gives no events (inotify).",
-	}, func() float64 {
-		if watcher.Status().Inotify {
-			return 0
-		}
-		return 1
-	})
-	r.MustRegister(m.services, m.endpoints, m.stale, m.problems, polling)
+	}, func() float64 { return oneIf(!watcher.Status().Inotify) })
+	r.MustRegister(m.services, m.endpoints, m.stale, m.kept, m.held, m.problems, m.removals, m.commit, polling)
 	return m
 }
 
@@ -49,4 +52,28 @@ func (m *manifestMetrics) loaded(r *manifest.Result) {
 	}
 	m.problems.WithLabelValues("error").Set(float64(errors))
 	m.problems.WithLabelValues("warning").Set(float64(len(r.Problems) - errors))
+}
+
+// shown takes in the commit that is served, whether a last state is kept
+// instead of what there is now, and what is held, if anything is.
+func (m *manifestMetrics) shown(commit string, kept bool, held *heldChange) {
+	m.commit.Reset()
+	if commit != "" {
+		m.commit.WithLabelValues(commit).Set(1)
+	}
+	m.kept.Set(oneIf(kept))
+	m.held.Set(oneIf(held != nil))
+	services, endpoints := 0, 0
+	if held != nil {
+		services, endpoints = held.verdict.Services.Gone, held.verdict.Endpoints.Gone
+	}
+	m.removals.WithLabelValues("services").Set(float64(services))
+	m.removals.WithLabelValues("endpoints").Set(float64(endpoints))
+}
+
+func oneIf(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
 }

@@ -24,6 +24,7 @@ import (
 	"pointsman/gossip"
 	"pointsman/reconcile"
 	"pointsman/reconcile/host"
+	"pointsman/state/change"
 	"pointsman/state/manifest"
 )
 
@@ -34,7 +35,8 @@ func runCommand() *cli.Command {
 		stringFlag("state-dir", defaultStateDir, "a `DIR` for what must outlive a restart"),
 		socketFlag(),
 		durationFlag("resync", 30*time.Second, "the `PERIOD` in which it's checked that nothing was missed"),
-		boolFlag("allow-empty", "let a directory without any Service take all rules away"),
+		boolFlag("allow-empty", "let a directory without any Service take all rules away, if --max-removal does"),
+		maxRemovalFlag(),
 		stringFlag("healthz-listen", "0.0.0.0:10256", "`ADDRESS` of /healthz and /livez; \"\" turns it off"),
 		stringFlag("metrics-listen", "127.0.0.1:10249", "`ADDRESS` of /metrics; \"\" turns it off"),
 	}
@@ -111,6 +113,7 @@ const gcPercent = 50
 // options are flags whose values can be wrong.
 type options struct {
 	judging manifest.Config
+	limits  change.Limits
 	loop    reconcile.Config
 	fleet   gossip.Config
 }
@@ -128,6 +131,9 @@ func runOptions(c *cli.Context) (o options, err error) {
 		}
 	}
 	if o.judging, err = manifestConfig(c); err != nil {
+		return o, err
+	}
+	if o.limits, err = limitsOf(c); err != nil {
 		return o, err
 	}
 	o.loop.ServiceCIDRs = o.judging.ServiceCIDRs
@@ -158,11 +164,8 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	}
 	registry.MustRegister(newFleetMetrics(a.fleet))
 	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
-	a.source = &source{
-		watcher: a.watcher, loader: manifest.NewLoader(o.judging, lastGoodPath(c)), dir: c.String("manifests"),
-		stateDir: c.String("state-dir"), nodeName: o.loop.NodeName, zone: c.String("zone"), allowEmpty: c.Bool("allow-empty"),
-		log: log, health: a.health, metrics: newManifestMetrics(registry, a.watcher), fleet: a.fleet, changed: make(chan struct{}, 1),
-	}
+	a.source = newSource(c, o, log)
+	a.source.watcher, a.source.health, a.source.fleet, a.source.metrics = a.watcher, a.health, a.fleet, newManifestMetrics(registry, a.watcher)
 	if a.addrs, err = host.NewWatcher(addressesSettle); err != nil {
 		return nil, fmt.Errorf("addresses of this host: %w", err)
 	}

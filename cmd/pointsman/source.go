@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"github.com/urfave/cli/v2"
 
 	"pointsman/gossip"
 	"pointsman/reconcile"
@@ -18,26 +18,40 @@ import (
 // the last place where a bad push can be stopped: from here on everything is
 // served.
 type source struct {
-	watcher    *manifest.Watcher
-	loader     *manifest.Loader
-	dir        string
-	stateDir   string
-	nodeName   string
-	zone       string
-	allowEmpty bool
-	log        *slog.Logger
-	health     *reconcile.Health
-	metrics    *manifestMetrics
-	fleet      *gossip.Agent
+	watcher  *manifest.Watcher
+	loader   *manifest.Loader
+	ledger   *ledger
+	dir      string
+	stateDir string
+	nodeName string
+	zone     string
+	log      *slog.Logger
+	health   *reconcile.Health
+	metrics  *manifestMetrics
+	fleet    *gossip.Agent
 
-	served    *manifest.Result // what is in force; nil before there is anything
+	approvals chan approval
 	overlay   state.Overlayer
 	changed   chan struct{} // capacity 1, no data
 	latest    atomic.Pointer[reconcile.Desired]
 	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
+	inForce   atomic.Pointer[inForce]         // nil before there is anything
 	reported  map[string]bool                 // problems of the last result
 	unsaved   bool                            // the last good objects are not in the state directory yet
 	ephemeral string                          // the ports that were warned of
+}
+
+// newSource makes what the command line decides of a source.
+func newSource(c *cli.Context, o options, log *slog.Logger) *source {
+	before, err := readPast(c.String("state-dir"))
+	if err != nil {
+		log.Warn("it isn't known what this host served before; a return to that may be held", "error", err)
+	}
+	return &source{
+		loader: manifest.NewLoader(o.judging, lastGoodPath(c)), ledger: newLedger(o.loop.NodeName, o.limits, before),
+		dir: c.String("manifests"), stateDir: c.String("state-dir"), nodeName: o.loop.NodeName, zone: c.String("zone"),
+		log: log, changed: make(chan struct{}, 1), approvals: make(chan approval),
+	}
 }
 
 // Changed and Latest make it a reconcile.Desires.
@@ -60,7 +74,10 @@ func (s *source) run(ctx context.Context) error {
 			s.save()
 			return nil
 		case <-s.watcher.Changed():
-			s.load()
+			s.load(time.Now())
+			save.Reset(saveAfter)
+		case a := <-s.approvals:
+			a.done <- s.approve(a.name)
 			save.Reset(saveAfter)
 		case <-s.fleet.Changed():
 			s.serve()
@@ -71,67 +88,60 @@ func (s *source) run(ctx context.Context) error {
 }
 
 // load reads what the directory means and publishes it, unless it would take
-// everything away.
-func (s *source) load() {
-	began := time.Now()
+// too much away.
+func (s *source) load(began time.Time) {
 	snapshot, err := s.watcher.Latest()
 	if err != nil { // which the watcher has logged
 		s.keep(err.Error())
 		return
 	}
 	r := s.loader.Load(snapshot)
+	if !s.ledger.follows(manifest.HashText(r.Hash())) {
+		s.recall()
+	}
 	s.report(r)
 	if why := s.nothing(r); why != "" {
 		s.log.Error("the last state stays in force", "why", why)
 		s.keep(why)
 		return
 	}
-	s.health.Degraded("manifests", "")
-	s.loader.Accept(r)
-	s.unsaved = true
-	s.publish(r)
+	if !s.ledger.offer(r, snapshot.Commit, began) {
+		s.hold()
+		return
+	}
+	s.accept(r)
 	s.log.Info("manifests loaded", "files", len(snapshot.Files), "services", len(r.Services),
 		"stale", len(r.Stale), "took", time.Since(began).Round(100*time.Microsecond))
 }
 
-// nothing tells why a result without any Service isn't served. That they are
-// all bad is not what --allow-empty is for.
-func (s *source) nothing(r *manifest.Result) string {
-	switch {
-	case len(r.Services) > 0:
-		return ""
-	case manifest.HasErrors(r.Problems):
-		return fmt.Sprintf("no Service of %s can be served, for the errors of the manifests", s.dir)
-	case s.allowEmpty:
-		return ""
-	}
-	return fmt.Sprintf("no Service is left in %s (--allow-empty lets that through)", s.dir)
-}
-
-// keep keeps the last state in force: that of this process, else the one that
-// the last process left. If there is neither, the kernel keeps what it holds.
-func (s *source) keep(why string) {
-	s.health.Degraded("manifests", why+"; the last state stays in force")
-	if s.latest.Load() != nil {
-		return
-	}
-	r := s.loader.Restore()
-	s.report(r)
-	if len(r.Services) == 0 {
-		return
-	}
-	s.log.Warn("serving what was last good before the restart", "services", len(r.Services))
+// accept puts in force what the directory means.
+func (s *source) accept(r *manifest.Result) {
+	s.health.Degraded("manifests", "")
+	s.loader.Accept(r)
+	s.unsaved = true
 	s.publish(r)
+	s.show("")
 }
 
 // publish puts a result in force.
 func (s *source) publish(r *manifest.Result) {
-	s.served = r
 	s.health.Degraded("stale manifests", staleText(r))
 	s.metrics.loaded(r)
 	s.warnEphemeral(servedBy(r.Services, s.nodeName))
 	s.serve()
-	s.fleet.Set(r.Services, peersOf(r.Nodes), servedText(r))
+}
+
+// show makes known what is in force, and why that isn't what the directory
+// means, if it isn't.
+func (s *source) show(why string) {
+	l := s.ledger
+	s.metrics.shown(l.state.Commit, why != "", l.held)
+	if l.served == nil {
+		return
+	}
+	f := &inForce{result: l.served, state: l.state, past: l.past, kept: why, held: l.held}
+	s.inForce.Store(f)
+	s.fleet.Set(l.served.Services, peersOf(l.served.Nodes), f.text())
 }
 
 // serve publishes what is in force, with what the fleet knows of its endpoints
@@ -139,7 +149,7 @@ func (s *source) publish(r *manifest.Result) {
 func (s *source) serve() {
 	health := s.fleet.Health()
 	s.health.Drained(health.NodeDrained(s.nodeName))
-	r := s.served
+	r := s.ledger.served
 	if r == nil {
 		return
 	}
@@ -159,17 +169,6 @@ func (s *source) serve() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
-	}
-}
-
-func staleText(r *manifest.Result) string {
-	switch n := len(r.Stale); n {
-	case 0:
-		return ""
-	case 1:
-		return fmt.Sprintf("the last good version of %s is served", r.Stale[0])
-	default:
-		return fmt.Sprintf("the last good versions of %s and %d more are served", r.Stale[0], n-1)
 	}
 }
 
@@ -200,23 +199,6 @@ func (s *source) report(r *manifest.Result) {
 		s.log.Warn("more problems were found", "count", logged-maxLogged, "see", "pointsman validate "+s.dir)
 	}
 	s.reported = now
-}
-
-// save writes the last good objects to the state directory. They are for a
-// restart with a broken or missing directory; that they can't be written
-// doesn't keep this process from serving.
-func (s *source) save() {
-	if !s.unsaved {
-		return
-	}
-	path := filepath.Join(s.stateDir, lastGoodFile)
-	if err := s.loader.LastGood().WriteFile(path); err != nil {
-		s.health.Degraded("state directory", err.Error())
-		s.log.Error("the last good manifests could not be saved", "error", err)
-		return
-	}
-	s.health.Degraded("state directory", "")
-	s.unsaved = false
 }
 
 // endpoints counts the endpoints of all ports.

@@ -22,6 +22,7 @@ type statusAnswer struct {
 	Node      string                 `json:"node"`
 	Release   string                 `json:"release"`
 	Serves    string                 `json:"serves"` // a hash of the manifests
+	Commit    string                 `json:"commit,omitempty"`
 	Services  int                    `json:"services"`
 	Endpoints int                    `json:"endpoints"`
 	Health    reconcile.HealthStatus `json:"health"`
@@ -30,6 +31,7 @@ type statusAnswer struct {
 	Known     int                    `json:"known"`
 	Errors    int                    `json:"errors"` // of the manifests
 	Warnings  int                    `json:"warnings"`
+	Held      *heldAnswer            `json:"held,omitempty"`
 	Service   *serviceStatus         `json:"service,omitempty"`
 }
 
@@ -59,7 +61,6 @@ func (c *control) status(w http.ResponseWriter, r *http.Request) {
 	answer := statusAnswer{Node: c.source.nodeName, Release: versionText(), Health: c.health.Status(time.Now()),
 		Alone: s.Alone, Alive: max(1, s.View.Alive()), Known: max(1, s.Known)}
 	if judged := c.source.judged.Load(); judged != nil {
-		answer.Serves = servedText(judged)
 		for _, p := range judged.Problems {
 			if p.Severity == manifest.Error {
 				answer.Errors++
@@ -67,6 +68,9 @@ func (c *control) status(w http.ResponseWriter, r *http.Request) {
 				answer.Warnings++
 			}
 		}
+	}
+	if f := c.source.inForce.Load(); f != nil {
+		answer.Serves, answer.Commit, answer.Held = readServes(f.text()).state(), f.state.Commit, heldOf(f.held)
 	}
 	d := c.source.latest.Load()
 	if d != nil {
@@ -133,6 +137,9 @@ func showStatus(w io.Writer, a *statusAnswer) {
 	}
 	fmt.Fprintf(w, "node\t%s\nrelease\t%s\nserves\t%s: %d Services, %d endpoints\nkernel\t%s\n",
 		a.Node, a.Release, orDash(a.Serves), a.Services, a.Endpoints, kernel)
+	if a.Commit != "" {
+		fmt.Fprintf(w, "commit\t%s\n", a.Commit)
+	}
 	switch {
 	case a.Alone:
 		fmt.Fprintf(w, "fleet\tthis host alone\n")
@@ -144,6 +151,11 @@ func showStatus(w io.Writer, a *statusAnswer) {
 	}
 	if a.Errors+a.Warnings > 0 {
 		fmt.Fprintf(w, "problems\t%d errors, %d warnings (see pointsman get problems)\n", a.Errors, a.Warnings)
+	}
+	if a.Held != nil {
+		for _, l := range a.Held.lines() {
+			fmt.Fprintf(w, "%s\t%s\n", l[0], l[1])
+		}
 	}
 	for _, d := range a.Health.Degraded {
 		fmt.Fprintf(w, "trouble\t%s\n", d)

@@ -71,7 +71,7 @@ func Judge(before, after []*state.Service, node string, l Limits) Verdict {
 	here.count()
 	v := Verdict{Services: fleet.services, Endpoints: fleet.endpoints}
 	if fleet.services.Gone > 0 && !l.AllowEmpty && !slices.ContainsFunc(after, isServed) {
-		v.Reasons = append(v.Reasons, "no Service would be left")
+		v.Reasons = append(v.Reasons, "no Service is left")
 	}
 	v.Reasons = append(v.Reasons, l.reasons("Services", fleet.services, here.services)...)
 	v.Reasons = append(v.Reasons, l.reasons("endpoints", fleet.endpoints, here.endpoints)...)

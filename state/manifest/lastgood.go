@@ -36,6 +36,11 @@ func (g *lastGoodStore) restore(l *Loader) {
 		return
 	}
 	objects, problems := ReadLastGood(g.file, l.cfg)
+	g.begin(l, objects, problems)
+}
+
+// begin makes objects that were read the last good ones.
+func (g *lastGoodStore) begin(l *Loader, objects []*Object, problems []Problem) {
 	all := make([]*digest, 0, len(objects))
 	for _, o := range objects {
 		all = append(all, l.newDigest(o))
@@ -65,6 +70,25 @@ func (g *lastGoodStore) snapshot() LastGood {
 		objects = append(objects, e.object)
 	}
 	return LastGood{objects}
+}
+
+// Documents gives what the Result serves in the form of the last good objects.
+func (r *Result) Documents() LastGood {
+	objects := make([]*Object, 0, len(r.effective))
+	for _, e := range r.effective {
+		objects = append(objects, e.object)
+	}
+	return LastGood{objects}
+}
+
+// ReadDocuments gives what the documents mean that LastGood.WriteTo wrote:
+// another process's Result, as it's served. Objects that aren't good by cfg are
+// left out, and are among the Problems.
+func ReadDocuments(text []byte, cfg Config) *Result {
+	l := NewLoader(cfg, "")
+	objects, problems := decodeLastGood("documents", text, cfg)
+	l.lastGood.begin(l, objects, problems)
+	return l.Restore()
 }
 
 // LastGood is the documents of the objects that were served last, as they
@@ -133,13 +157,21 @@ func quotePath(path string) string {
 // WriteFile replaces the file so that it is there as a whole, the old or the
 // new one, whenever the power fails.
 func (g LastGood) WriteFile(path string) error {
+	return ReplaceFile(path, func(w io.Writer) error {
+		_, err := g.WriteTo(w)
+		return err
+	})
+}
+
+// ReplaceFile replaces a file by what write writes, so that the old or the new
+// one is there as a whole, whenever the power fails.
+func ReplaceFile(path string, write func(io.Writer) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	_, err = g.WriteTo(f)
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(write(f), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -162,13 +194,21 @@ func ReadLastGood(path string, cfg Config) ([]*Object, []Problem) {
 	if path == "" || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var docs []document
-	var files []*File
-	if err == nil {
-		files, docs, err = splitLastGood(data)
-	}
 	if err != nil {
-		return nil, []Problem{lastGoodProblem(ruleLastGoodDamaged, path, "the last good versions are ignored: %v", err)}
+		return nil, []Problem{damagedLastGood(path, err)}
+	}
+	return decodeLastGood(path, data, cfg)
+}
+
+func damagedLastGood(path string, err error) Problem {
+	return lastGoodProblem(ruleLastGoodDamaged, path, "the last good versions are ignored: %v", err)
+}
+
+// decodeLastGood gives the objects of the file's contents.
+func decodeLastGood(path string, data []byte, cfg Config) ([]*Object, []Problem) {
+	files, docs, err := splitLastGood(data)
+	if err != nil {
+		return nil, []Problem{damagedLastGood(path, err)}
 	}
 	var objects []*Object
 	var problems []Problem

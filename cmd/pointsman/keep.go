@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"pointsman/state/manifest"
+)
+
+// nothing tells why a result without any Service isn't even judged. That they
+// are all bad is not what --allow-empty is for, nor is a host without a past to
+// take away what somebody else left in its kernel.
+func (s *source) nothing(r *manifest.Result) string {
+	switch {
+	case len(r.Services) > 0:
+		return ""
+	case manifest.HasErrors(r.Problems):
+		return fmt.Sprintf("no Service of %s can be served, for the errors of the manifests", s.dir)
+	case s.ledger.served == nil && !s.ledger.limits.AllowEmpty:
+		return fmt.Sprintf("no Service is left in %s (--allow-empty lets that through)", s.dir)
+	}
+	return ""
+}
+
+// keep keeps the last state in force: that of this process, else the one that
+// the last process left. If there is neither, the kernel keeps what it holds.
+func (s *source) keep(why string) {
+	s.ledger.held = nil
+	if s.ledger.served == nil {
+		s.recall()
+	}
+	s.stay(why)
+}
+
+// recall finds out what the last process left. It isn't in force yet.
+func (s *source) recall() {
+	r := s.loader.Restore()
+	s.report(r)
+	if len(r.Services) > 0 {
+		s.ledger.restore(r)
+	}
+}
+
+// hold keeps what is in force, and tells what is held.
+func (s *source) hold() {
+	h := s.ledger.held
+	if shown := s.inForce.Load(); shown == nil || shown.held == nil || shown.held.to != h.to {
+		s.log.Error("a change is held", "to", h.to.Hash, "commit", h.to.Commit, "why", strings.Join(h.verdict.Reasons, "; "),
+			"services", h.verdict.Services.Gone, "endpoints", h.verdict.Endpoints.Gone, "release", h.release())
+	}
+	s.stay(h.String())
+}
+
+// stay leaves in force what isn't what the directory means.
+func (s *source) stay(why string) {
+	s.health.Degraded("manifests", why+"; the last state stays in force")
+	if r := s.ledger.served; s.latest.Load() == nil && r != nil {
+		s.log.Warn("serving what was last good before the restart", "services", len(r.Services))
+		s.publish(r)
+	}
+	s.show(why)
+}
+
+// approve lets the held change through that is named so.
+func (s *source) approve(name string) error {
+	r, err := s.ledger.approve(name)
+	if err != nil {
+		return err
+	}
+	s.log.Info("the held change was approved on this host", "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
+	s.accept(r)
+	return nil
+}
+
+func staleText(r *manifest.Result) string {
+	switch n := len(r.Stale); n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("the last good version of %s is served", r.Stale[0])
+	default:
+		return fmt.Sprintf("the last good versions of %s and %d more are served", r.Stale[0], n-1)
+	}
+}
+
+// save writes the last good objects to the state directory. They are for a
+// restart with a broken or missing directory; that they can't be written
+// doesn't keep this process from serving.
+func (s *source) save() {
+	if !s.unsaved {
+		return
+	}
+	path := filepath.Join(s.stateDir, lastGoodFile)
+	err := errors.Join(s.loader.LastGood().WriteFile(path), s.ledger.past.write(s.stateDir))
+	if err != nil {
+		s.health.Degraded("state directory", err.Error())
+		s.log.Error("the last good manifests could not be saved", "error", err)
+		return
+	}
+	s.health.Degraded("state directory", "")
+	s.unsaved = false
+}
