@@ -39,7 +39,7 @@ func TestC56Cleanup(t *testing.T) {
 		a.Kill()
 		sh(t, n1, damage)
 		for _, again := range []string{"", "again"} {
-			sh(t, n1, "pointsman cleanup --state-dir "+a.state)
+			sh(t, n1, "pointsman cleanup --state-dir "+a.state+" --socket "+a.socket())
 			if after := snapshot(t, n1); after != before {
 				t.Fatalf("%s, cleanup %s: the host was\n%s\nand is\n%s", damage, again, before, after)
 			}
@@ -69,7 +69,7 @@ func TestCleanupCutsConnections(t *testing.T) {
 		open := must[*lab.Conn](t)(w.Client.Dial(t.Context(), lab.TCP, addrPort("10.96.0.20:80"), 0))
 		defer open.Close()
 		a.Kill()
-		sh(t, a.node, "pointsman cleanup --state-dir "+a.state)
+		sh(t, a.node, "pointsman cleanup --state-dir "+a.state+" --socket "+a.socket())
 		if got := open.Ask("still there?", lab.Patience); got.Outcome != with.want {
 			t.Errorf("with others' %q the connection is %s, want %s", with.others, got, with.want)
 		}
