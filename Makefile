@@ -102,7 +102,7 @@ root:
 # What the tests and the demo run; -race needs a C compiler.
 packages:
 	@missing=; \
-	for need in nft:nftables conntrack:conntrack ip:iproute2 git:git gcc:gcc systemd-analyze:systemd keepalived:keepalived; do \
+	for need in nft:nftables conntrack:conntrack ip:iproute2 git:git ssh-keygen:openssh-client sshd:openssh-server gpg:gnupg gcc:gcc systemd-analyze:systemd keepalived:keepalived; do \
 		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
 	test -n "$$missing" || exit 0; \

@@ -29,6 +29,13 @@ var examples = map[string]example{
 	"checks": {ports: []uint16{8080}, rows: func(w *world) []row {
 		return []row{{from: w.Client, to: "10.96.0.80:80", by: "b1 b2"}}
 	}},
+	"gitops": {ports: []uint16{8080}, rows: func(w *world) []row {
+		return []row{
+			{from: w.Client, to: "10.96.0.80:80", by: "b1 b2 b3"}, {from: w.Nodes[2], to: "10.96.0.80:80", by: "b1 b2 b3"},
+			{from: w.Nodes[0], to: "10.96.0.11:80", by: "b1 b2"}, {from: w.Nodes[1], to: "10.96.0.11:80", by: "b1 b2"},
+			{from: w.Nodes[2], to: "10.96.0.11:80", want: lab.Timeout},
+		}
+	}},
 	"health-checks": {ports: []uint16{8080}, rows: func(w *world) []row {
 		// Until the first verdicts one connection in four is lost.
 		for _, from := range []*lab.Host{w.Client, w.Nodes[2]} {
