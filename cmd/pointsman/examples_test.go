@@ -68,6 +68,16 @@ var examples = map[string]example{
 			{from: w.Client, to: "10.96.155.154:80", by: "b3"},
 		}
 	}},
+	"static-route": {ports: []uint16{8080}, vips: []string{"198.18.0.10", "2001:db8:18::10"}, rows: func(w *world) []row {
+		return []row{
+			{from: w.Client, to: "198.18.0.10:80", by: "b1 b2"}, {from: w.Client, to: "[2001:db8:18::10]:80", by: "b1 b2"},
+			{from: w.Nodes[2], to: "198.18.0.10:80", by: "b1 b2"},
+		}
+	}},
+	// Which host has the VIP is TestKeepalived's concern.
+	"keepalived": {ports: []uint16{8080}, vips: []string{"192.0.2.200"}, rows: func(w *world) []row {
+		return []row{{from: w.Client, to: "192.0.2.200:80", by: "b1", seen: "192.0.2.50"}}
+	}, http: map[string]int{"http://192.0.2.11:30910": 200, "http://192.0.2.13:30910": 503}},
 	"vip-and-nodeport": {ports: []uint16{25, 8443}, vips: []string{"192.0.2.200"}, rows: func(w *world) []row {
 		w.Nodes[1].Serve(lab.TCP, 22)
 		return []row{

@@ -14,10 +14,10 @@ import (
 
 // sandbox starts a command as systemd would start it, with what the unit says
 // of its user, capabilities, memory and disk. (systemd itself wants a machine of
-// its own.) Its arguments: what is installed, the host's directories, the user's
-// id, and the command after options of prlimit and setpriv.
+// its own.) Its arguments: what is installed, the host's directories, the ones
+// of them that the service may write, and the command.
 const sandbox = `set -e
-installed=$0 host=$1 uid=$2; shift 2
+installed=$0 host=$1 writable=" $2 "; shift 2
 mount -t overlay overlay -o lowerdir="$installed/usr/local":/usr/local /usr/local
 mount -t overlay overlay -o lowerdir="$installed/etc":/etc /etc
 mount -t overlay overlay -o lowerdir="$host/lib":/var/lib /var/lib
@@ -32,12 +32,12 @@ mount -t tmpfs tmpfs /tmp
 mount --bind /proc/sys /proc/sys
 while read -r _ _ _ _ at _; do
 	case $at in
-	/run/pointsman | /var/lib/pointsman | /tmp | /dev | /dev/* | /proc) ;;
-	*) [ ! -e "$at" ] || mount -o remount,bind,ro "$at" ;; # others are below /run and /tmp as they were
+	/tmp | /dev | /dev/* | /proc) ;;
+	*) [ "${writable#* $at }" != "$writable" ] ||
+		[ ! -e "$at" ] || mount -o remount,bind,ro "$at" ;; # others are below /run and /tmp as they were
 	esac
 done </proc/self/mountinfo
 cd /
-shift
 exec "$@"`
 
 // unitHost is a host's directories of ours, and systemd's ear.
@@ -108,15 +108,10 @@ func (h *unitHost) count(prefix string) (n int) {
 func (h *unitHost) exec(u unit, setting string, env ...string) *lab.Process {
 	h.t.Helper()
 	uid := userID(h.t, u)
-	for _, d := range []string{"run", "lib/" + u.one(h.t, "User"), "credentials/pointsman.service"} {
-		id := must[int](h.t)(strconv.Atoi(uid))
-		if err := os.Chown(filepath.Join(h.dir, d), id, id); err != nil {
-			h.t.Fatal(err)
-		}
-	}
+	writable := h.directories(u, must[int](h.t)(strconv.Atoi(uid)))
 	// What systemd counts in a cgroup, the agent and its nft together, is each
 	// one's own limit here; TestServiceMemory adds them up.
-	args := []string{"--mount", "sh", "-c", sandbox, must[string](h.t)(installed()), h.dir, uid, "sandbox",
+	args := []string{"--mount", "sh", "-c", sandbox, must[string](h.t)(installed()), h.dir, writable,
 		"prlimit", "--data=" + strconv.FormatInt(u.bytes(h.t, "MemoryMax"), 10)}
 	args = append(args, "setpriv", "--reuid="+uid, "--regid="+uid, "--clear-groups",
 		"--bounding-set="+capabilities(u.one(h.t, "CapabilityBoundingSet")))
@@ -133,6 +128,26 @@ func (h *unitHost) exec(u unit, setting string, env ...string) *lab.Process {
 	args = append(append(args, u["Environment"]...), env...)
 	command := strings.Fields(strings.TrimPrefix(u[setting][0], "-"))
 	return must[*lab.Process](h.t)(h.node.Start("unshare", append(args, command...)...))
+}
+
+// directories gives a unit's user what the unit says is its own: the places, as
+// the service sees them.
+func (h *unitHost) directories(u unit, uid int) string {
+	h.t.Helper()
+	var places []string
+	own := []string{"credentials/pointsman.service"}
+	for _, d := range u["StateDirectory"] {
+		own, places = append(own, "lib/"+d), append(places, "/var/lib/"+d)
+	}
+	for _, d := range u["RuntimeDirectory"] {
+		own, places = append(own, "run"), append(places, "/run/"+d)
+	}
+	for _, d := range own {
+		if err := os.Chown(filepath.Join(h.dir, d), uid, uid); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return strings.Join(places, " ")
 }
 
 // capabilities gives systemd's list as setpriv wants it.

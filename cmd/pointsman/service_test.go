@@ -44,7 +44,7 @@ func newUnitService(t *testing.T, node *lab.Host) *unitService {
 	t.Helper()
 	return &unitService{
 		daemon: &daemon{t: t, node: node}, host: newUnitHost(t, node),
-		unit: readUnit(t, filepath.Join(must[string](t)(installed()), unitDir, "pointsman.service")),
+		unit: installedUnit(t, "pointsman.service"),
 	}
 }
 
@@ -112,14 +112,8 @@ func TestServiceFleet(t *testing.T) {
 	w := newWorld(t, 2)
 	w.serve(8080)
 	s := newUnitService(t, w.Nodes[0])
-	w.manifests = filepath.Join(s.host.dir, "lib/pointsman-sync/commits/1")
-	if err := os.MkdirAll(w.manifests, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("commits/1", filepath.Join(s.host.dir, "lib/pointsman-sync/current")); err != nil {
-		t.Fatal(err)
-	}
 	w.write("web.yaml", service("web", "clusterIP: 10.96.0.20, "+http80), slice("web/1", http8080, "10.20.0.11", "10.20.0.12"))
+	s.synced(w)
 	dropIn := readUnit(t, filepath.Join("../../systemd/examples", "keyring.conf"))
 	name, _, _ := strings.Cut(dropIn.one(t, "LoadCredential"), ":")
 	s.host.write("credentials/pointsman.service/"+name, sh(t, s.node, "pointsman keygen"))
@@ -130,8 +124,7 @@ func TestServiceFleet(t *testing.T) {
 	s.start()
 	s.heard("READY=1", 1)
 	check(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
-	drain := readUnit(t, filepath.Join(must[string](t)(installed()), unitDir, "pointsman-drain.service"))
-	if err := s.host.exec(drain, "ExecStop").Wait(); err != nil {
+	if err := s.host.exec(installedUnit(t, "pointsman-drain.service"), "ExecStop").Wait(); err != nil {
 		t.Fatal(err)
 	}
 	drained := func() error {
@@ -147,4 +140,17 @@ func TestServiceFleet(t *testing.T) {
 	s.heard("READY=1", 2)
 	eventually(t, drained)
 	check(t, row{name: "drained", from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+}
+
+// synced commits the world's manifests to a repository on the host, and has
+// pointsman-sync.service publish them.
+func (s *unitService) synced(w *world) {
+	s.t.Helper()
+	u := installedUnit(s.t, "pointsman-sync.service")
+	repo := filepath.Join(s.host.dir, "lib/repo")
+	sh(s.t, s.node, fmt.Sprintf(`mkdir %s && cd %[1]s && cp %s/*.yaml . && git init -q -b main && git add . &&
+		git -c user.name=a -c user.email=a@b commit -q -m first && chown -R %s .`, repo, w.manifests, userID(s.t, u)))
+	if p := s.host.exec(u, "ExecStart", "POINTSMAN_REPO=/var/lib/repo"); p.Wait() != nil {
+		s.t.Fatalf("sync: %v\n%s", p.Wait(), p.Output())
+	}
 }

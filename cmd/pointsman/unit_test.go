@@ -28,6 +28,12 @@ func readUnit(t *testing.T, path string) unit {
 	return u
 }
 
+// installedUnit reads one of the units that are installed.
+func installedUnit(t *testing.T, name string) unit {
+	t.Helper()
+	return readUnit(t, filepath.Join(must[string](t)(installed()), unitDir, name))
+}
+
 // one gives the last value of a setting, which is the one in force.
 func (u unit) one(t *testing.T, key string) string {
 	t.Helper()
@@ -102,7 +108,7 @@ func TestUnitsExposure(t *testing.T) {
 // and by nothing but the end of the host.
 func TestDrainUnitOrder(t *testing.T) {
 	t.Parallel()
-	u := readUnit(t, filepath.Join(must[string](t)(installed()), unitDir, "pointsman-drain.service"))
+	u := installedUnit(t, "pointsman-drain.service")
 	after := strings.Fields(u.one(t, "After"))
 	for _, what := range []string{"pointsman.service", "network.target"} {
 		if !strings.Contains(" "+strings.Join(after, " ")+" ", " "+what+" ") {
