@@ -34,6 +34,8 @@ type git struct {
 	env    []string
 	config []string // -c options
 	held   *os.File // the lock, which a git that outlives us goes on holding
+
+	largest uint64 // bytes of a file that it may write
 }
 
 // settings has every key on the command line that would have git run or trust
@@ -93,9 +95,10 @@ func (g *git) line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// run runs git to its end, or to the end of the time it has. git dies with us,
-// and with all that it started: each has the lock open, so nobody else begins
-// while one of them still writes.
+// run runs git to its end, or to the end of the time it has, and then all that it
+// started ends, too. Should we be killed, git dies with us. What it started ends
+// when it next looks for git, or when the server has been silent for a minute:
+// each has the lock open, so nobody else begins while one of them still writes.
 func (g *git) run(ctx context.Context, limit time.Duration, stdin io.Reader, stdout io.Writer, args []string) error {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -117,7 +120,7 @@ func (g *git) run(ctx context.Context, limit time.Duration, stdin io.Reader, std
 		return fmt.Errorf("git %s: %w", args[0], err)
 	}
 	// git has the network to wait for before it writes.
-	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: maxFile, Max: maxFile}, nil)
+	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: g.largest, Max: g.largest}, nil)
 	return explain(args[0], cmd.Wait(), errs.String(), timed, limit)
 }
 

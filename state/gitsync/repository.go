@@ -116,20 +116,25 @@ func (s *session) tidy(ctx context.Context, commit string) {
 	}
 }
 
-// descends says what is wrong with a commit after the published one.
+// descends refuses a commit that doesn't follow the published one. git says 1
+// for no; for more than that it may miss something it should have.
 func (s *session) descends(ctx context.Context, published, next string) error {
 	_, err := s.git.output(ctx, "merge-base", "--is-ancestor", published, next)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if ctx.Err() != nil {
+	case !failed(err, 1) && !s.lacks(ctx, err):
 		return err
 	}
 	if _, older := s.git.output(ctx, "merge-base", "--is-ancestor", next, published); older == nil {
-		return fmt.Errorf("it is older than the published commit %.12s", published)
+		return &Refusal{next, fmt.Sprintf("it is older than the published commit %.12s", published)}
 	}
-	return fmt.Errorf("it doesn't descend from the published commit %.12s", published)
+	return &Refusal{next, fmt.Sprintf("it doesn't descend from the published commit %.12s", published)}
 }
+
+// lacks reports whether git failed since there's no such thing, and not since our
+// repository lost it.
+func (s *session) lacks(ctx context.Context, err error) bool { return failed(err, 128) && s.sound(ctx) }
 
 // generation reads the number in a commit, 0 where it has none.
 func (s *session) generation(ctx context.Context, commit string) (uint64, error) {

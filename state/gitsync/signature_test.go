@@ -117,7 +117,7 @@ func TestSignersThatCannotBeRead(t *testing.T) {
 		}
 	}
 	w.must(os.Remove(file))
-	if err := w.sync(); err == nil || !strings.Contains(err.Error(), "allowed signers: ") {
+	if err := w.sync(); err == nil || !strings.Contains(err.Error(), "verification: ") {
 		t.Error(err)
 	}
 	w.wantCurrent("")
@@ -180,7 +180,7 @@ func TestGPGSignatures(t *testing.T) {
 		t.Errorf("%+v, %v", record, err)
 	}
 	w.must(os.WriteFile(w.cfg.Verify.Signers, []byte("no key"), 0o644))
-	if err := w.sync(); err == nil || !strings.Contains(err.Error(), "allowed signers: ") {
+	if err := w.sync(); err == nil || !strings.Contains(err.Error(), "verification: ") {
 		t.Error(err)
 	}
 }

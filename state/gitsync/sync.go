@@ -99,7 +99,7 @@ func (s *session) run(ctx context.Context, held *os.File) (Published, error) {
 	if err != nil {
 		return s.former(), err
 	}
-	s.git = &git{dir: filepath.Join(s.cfg.Dest, repoDir), env: env, config: settings(s.remote.transport), held: held}
+	s.git = &git{dir: filepath.Join(s.cfg.Dest, repoDir), env: env, config: settings(s.remote.transport), held: held, largest: maxFile}
 	p, err := s.update(ctx)
 	if err == nil || ctx.Err() != nil || errors.As(err, new(*Refusal)) || s.sound(ctx) {
 		return p, err
@@ -157,7 +157,7 @@ func (s *session) admit(ctx context.Context, t tip) (Published, []entry, error) 
 	}
 	if last := s.last; last != nil && last.Commit != t.commit && !s.cfg.AllowRewind {
 		if err := s.descends(ctx, last.Commit, t.commit); err != nil {
-			return p, nil, &Refusal{t.commit, err.Error()}
+			return p, nil, err
 		}
 		if err := grows(last.Generation, p.Generation); err != nil {
 			return p, nil, &Refusal{t.commit, err.Error()}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -17,6 +18,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // gitServer serves a directory of repositories by HTTP to who has the password.
@@ -103,6 +106,60 @@ func TestStopped(t *testing.T) {
 	w.cfg.Repo = w.origin // the lock is free
 	w.commit(files{"web.yaml": "web"})
 	w.mustSync()
+}
+
+// A sync that is killed while its git waits for a server: the lock is held until
+// all that git started has ended, and nothing is left that is in the way.
+func TestKilledWhileItFetches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir())
+	id := w.commit(files{"web.yaml": "web"})
+	w.mustSync()
+	reached, end := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(reached)
+		<-end
+	}))
+	t.Cleanup(server.Close)
+	self, err := os.Executable()
+	w.must(err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), stepToDieAt+"=never", childRepo+"="+server.URL, childDest+"="+w.cfg.Dest)
+	w.must(cmd.Start())
+	<-reached
+	w.must(cmd.Process.Kill())
+	_ = cmd.Wait() // which is to say that it was killed
+	close(end)
+	f, err := os.Open(filepath.Join(w.cfg.Dest, "lock"))
+	w.must(err)
+	w.must(unix.Flock(int(f.Fd()), unix.LOCK_EX)) // waits
+	unlock(f)
+	w.wantCurrent(id)
+	id = w.commit(files{"web.yaml": "web 2"})
+	w.mustSync()
+	w.wantCurrent(id)
+}
+
+// A repository of more than anybody's manifests ends the fetch before it fills
+// the disk.
+func TestPackThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir())
+	w.commit(files{"web.yaml": "web"})
+	w.mustSync()
+	noise := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	w.commit(files{"noise": string(noise)})
+	r, err := parseRemote(w.origin)
+	w.must(err)
+	env, err := r.environment(Access{}, os.Getenv)
+	w.must(err)
+	s := &session{cfg: w.cfg, remote: r, git: &git{dir: filepath.Join(w.cfg.Dest, repoDir), env: env, config: settings("file"), largest: 1 << 16}}
+	if _, err := s.fetch(t.Context()); err == nil {
+		t.Error("it was fetched")
+	}
+	w.mustSync() // with the limit that is in force, it's small
+	w.wantCurrent(w.head())
 }
 
 // sshd serves this host's repositories on loopback, and gives its port and its

@@ -47,7 +47,10 @@ func (s *session) content(ctx context.Context, commit string) (files []entry, sk
 	if dir := s.cfg.subdir(); dir != "." {
 		tree = commit + ":" + dir
 		kind, err := s.git.line(ctx, "cat-file", "-t", tree)
-		if kind != "tree" && (err == nil || failed(err, 128)) {
+		if err != nil && !s.lacks(ctx, err) {
+			return nil, nil, err
+		}
+		if kind != "tree" {
 			return nil, nil, &Refusal{commit, "it has no directory " + dir}
 		}
 	}

@@ -21,7 +21,7 @@ func (s *session) verify(ctx context.Context, t tip) (string, error) {
 	}
 	checker, done, err := s.checker(ctx)
 	if err != nil {
-		return "", fmt.Errorf("allowed signers: %w", err)
+		return "", fmt.Errorf("verification: %w", err)
 	}
 	defer done()
 	if t.tag {
@@ -43,6 +43,10 @@ func (s *session) verify(ctx context.Context, t tip) (string, error) {
 type checker struct{ git }
 
 func (s *session) checker(ctx context.Context) (*checker, func(), error) {
+	program := map[string]string{"ssh": "ssh-keygen", "gpg": "gpg"}[s.cfg.Verify.Method]
+	if _, err := exec.LookPath(program); err != nil {
+		return nil, nil, err // which to git looks like a bad signature
+	}
 	signers, err := readSigners(s.cfg.Verify.Signers)
 	if err != nil {
 		return nil, nil, err
@@ -73,7 +77,7 @@ func readSigners(file string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() > maxSigners:
-		return nil, fmt.Errorf("%s is no file of such", file)
+		return nil, fmt.Errorf("%s is no file of allowed signers", file)
 	}
 	data, err := os.ReadFile(file)
 	if err == nil && len(strings.TrimSpace(string(data))) == 0 {
