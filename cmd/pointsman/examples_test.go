@@ -44,6 +44,7 @@ var examples = map[string]example{
 				tally.Connect(w.t.Context(), from, addrPort("10.96.0.40:80"), 50)
 				return tally.Check()
 			})
+			await(w.t, row{from: from, to: "10.96.0.40:80", by: "b1 b2 b3"})
 		}
 		await(w.t, row{from: w.Client, to: "10.96.0.41:5432", want: lab.Refused})
 		return []row{{from: w.Client, to: "10.96.0.40:80", by: "b1 b2 b3"}, {from: w.Nodes[2], to: "10.96.0.40:80", by: "b1 b2 b3"}}
