@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -122,6 +123,9 @@ func syncConfig(c *cli.Context, log *slog.Logger) (cfg gitsync.Config, err error
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, usage("sync: %v", err)
+	}
+	if strings.HasPrefix(cfg.Repo, "http://") && (cfg.Verify.Method == "" || cfg.Access.TokenFile != "") {
+		log.Warn("by http:// whoever is on the way reads the token, and may answer for the server", "repo", cfg.Repo)
 	}
 	return cfg, nil
 }

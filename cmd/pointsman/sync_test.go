@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"pointsman/reconcile/lab"
 )
 
 // fleetRepo is a git repository of manifests.
@@ -101,4 +103,46 @@ func TestSyncGoesOn(t *testing.T) {
 	if to, err := os.Readlink(filepath.Join(dest, "current")); to != "commits/"+third {
 		t.Errorf("current leads to %s, %v", to, err)
 	}
+}
+
+// TestGitPush: an agent serves what sync publishes, whatever is pushed.
+func TestGitPush(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.serve(8080)
+	r := fleetRepo{t, filepath.Join(w.dir, "repo")}
+	if err := os.Mkdir(r.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.git("init", "-q", "-b", "main")
+	web := func(address string) string {
+		return service("web", "clusterIP: "+address+", "+http80) + "\n---\n" + slice("web/v4", http8080, "10.20.0.11@n1")
+	}
+	dest := filepath.Join(w.dir, "dest")
+	syncs := func(want int) {
+		t.Helper()
+		cmd := exec.Command("pointsman", "sync", "--repo", r.dir, "--dest", dest)
+		if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != want {
+			t.Fatalf("exit code %d, not %d: %s", cmd.ProcessState.ExitCode(), want, out)
+		}
+	}
+	first := r.commit("web.yaml", web("10.96.0.1"))
+	syncs(0)
+	w.manifests = filepath.Join(dest, "current")
+	w.agents()
+	one, two := row{from: w.Client, to: "10.96.0.1:80", by: "b1"}, row{from: w.Client, to: "10.96.0.2:80", by: "b1"}
+	await(t, one)
+	r.commit("web.yaml", web("10.96.0.2"))
+	syncs(0)
+	await(t, two)
+	r.commit("web.yaml", strings.Replace(web("10.96.0.1"), "clusterIP", "clusterip", 1)+"\n---\n"+service("shop", "clusterIP: 10.96.0.3, "+http80))
+	syncs(exitWarnings)
+	await(t, row{from: w.Client, to: "10.96.0.3:80", want: lab.Refused}) // new, and has no endpoint
+	check(t, two)
+	r.git("rm", "-q", "web.yaml")
+	r.commit("README.md", "nothing is left")
+	syncs(exitError)
+	r.git("reset", "-q", "--hard", first)
+	syncs(exitError)
+	check(t, two)
 }
