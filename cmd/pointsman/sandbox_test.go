@@ -126,6 +126,7 @@ func (h *unitHost) exec(u unit, setting string, env ...string) *lab.Process {
 		args = append(args, "WATCHDOG_USEC="+watchdog[0]+"000000")
 	}
 	args = append(append(args, u["Environment"]...), env...)
+	args = append(args, h.filtered(u)...)
 	command := strings.Fields(strings.TrimPrefix(u[setting][0], "-"))
 	return must[*lab.Process](h.t)(h.node.Start("unshare", append(args, command...)...))
 }

@@ -67,9 +67,12 @@ func raise() (raised bool, err error) {
 	if sets[0].Permitted&(1<<unix.CAP_NET_ADMIN) == 0 {
 		return false, nil
 	}
-	sets[0].Inheritable |= 1 << unix.CAP_NET_ADMIN
-	if err := unix.Capset(&header, &sets[0]); err != nil {
-		return false, fmt.Errorf("make CAP_NET_ADMIN inheritable: %w", err)
+	// It's inheritable where systemd gave it, whose filter forbids capset.
+	if sets[0].Inheritable&(1<<unix.CAP_NET_ADMIN) == 0 {
+		sets[0].Inheritable |= 1 << unix.CAP_NET_ADMIN
+		if err := unix.Capset(&header, &sets[0]); err != nil {
+			return false, fmt.Errorf("make CAP_NET_ADMIN inheritable: %w", err)
+		}
 	}
 	if err := ambient(unix.PR_CAP_AMBIENT_RAISE); err != nil {
 		return false, fmt.Errorf("lend CAP_NET_ADMIN to nft: %w", err)
