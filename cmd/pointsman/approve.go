@@ -81,7 +81,10 @@ func (h *heldAnswer) lines() [][2]string {
 	if h.Commit != "" {
 		to += " (commit " + h.Commit + ")"
 	}
-	lines := [][2]string{{"held", "the change to " + to + " since " + h.Since}}
+	if h.Since != "" {
+		to += " since " + h.Since
+	}
+	lines := [][2]string{{"held", "the change to " + to}}
 	for _, r := range h.Reasons {
 		lines = append(lines, [2]string{"reason", r})
 	}

@@ -44,11 +44,14 @@ func call(ctx context.Context, socket, method, path string, body, answer any) er
 	return readAnswer(resp, answer)
 }
 
+// errNoAgent says that there's nobody to ask.
+var errNoAgent = errors.New("no agent runs here")
+
 // unreachable says why the agent doesn't answer, as an operator sees it.
 func unreachable(socket string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("no agent runs here: nobody answers on %s", socket)
+		return fmt.Errorf("%w: nobody answers on %s", errNoAgent, socket)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: permission denied; are you root, or in the socket's group?", socket)
 	}

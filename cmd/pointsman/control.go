@@ -35,6 +35,7 @@ func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", c.status)
 	mux.HandleFunc("GET /v1/problems", c.problems)
+	mux.HandleFunc("GET /v1/served", c.served)
 	mux.HandleFunc("GET /v1/endpoints", c.endpoints)
 	mux.HandleFunc("GET /v1/nodes", c.nodes)
 	mux.HandleFunc("GET /v1/drains", c.drains)

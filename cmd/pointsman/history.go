@@ -46,16 +46,22 @@ func committed(ctx context.Context, dir, commit string) (*manifest.Snapshot, err
 	if err != nil {
 		return nil, err
 	}
-	return untar(archive)
+	files, err := untar(archive)
+	if err != nil {
+		return nil, err
+	}
+	s := manifest.NewSnapshot(files)
+	s.Commit = id
+	return s, nil
 }
 
 // untar gives the manifests of a tar archive.
-func untar(archive []byte) (*manifest.Snapshot, error) {
-	s := &manifest.Snapshot{}
+func untar(archive []byte) ([]*manifest.File, error) {
+	var files []*manifest.File
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return s, nil
+			return files, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("git archive: %w", err)
@@ -67,7 +73,7 @@ func untar(archive []byte) (*manifest.Snapshot, error) {
 		if err != nil {
 			return nil, fmt.Errorf("git archive: %w", err)
 		}
-		s.Files = append(s.Files, &manifest.File{Path: h.Name, Data: data})
+		files = append(files, &manifest.File{Path: h.Name, Data: data})
 	}
 }
 

@@ -24,11 +24,12 @@ func main() {
 const (
 	exitError    = 1
 	exitUsage    = 2
+	exitChanges  = 2 // of plan: something would change
 	exitWarnings = 3
 )
 
 // Main runs the command line and gives the exit code: 0 well, 1 error, 2
-// usage, 3 warnings where they count.
+// usage (or, of plan, changes), 3 warnings where they count.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := app(stdout, stderr)
 	err := a.RunContext(ctx, interspersed(a, args))
@@ -71,7 +72,7 @@ func app(stdout, stderr io.Writer) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), pinCommand(), getCommand(), statusCommand(), drainCommand(), undrainCommand(), approveCommand(), reloadCommand(), syncCommand(), keygenCommand(), doctorCommand(), cleanupCommand(), versionCommand()},
+		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), planCommand(), pinCommand(), getCommand(), statusCommand(), drainCommand(), undrainCommand(), approveCommand(), reloadCommand(), syncCommand(), keygenCommand(), doctorCommand(), cleanupCommand(), versionCommand()},
 	}
 }
 

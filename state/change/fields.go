@@ -37,7 +37,7 @@ func (p Pair) Fields() []Field {
 	add("when-all-fail: reject", b.RejectWhenAllFail, a.RejectWhenAllFail)
 	add("panic-threshold", b.PanicThreshold, a.PanicThreshold)
 	add("ports", portNames(b), portNames(a))
-	add("addresses", frontends(b), frontends(a))
+	add("addresses", Frontends(b), Frontends(a))
 	if n := altered(b, a); n > 0 {
 		out = append(out, Field{"endpoints that stay", "", fmt.Sprintf("%d are declared otherwise", n)})
 	}
@@ -83,8 +83,9 @@ func portNames(s *state.Service) []string {
 	return names
 }
 
-// frontends gives what clients connect to, sorted.
-func frontends(s *state.Service) []string {
+// Frontends gives what clients of a Service connect to, sorted; see
+// FrontendText.
+func Frontends(s *state.Service) []string {
 	var texts []string
 	for i := range s.Ports {
 		for _, f := range s.Ports[i].Frontends {

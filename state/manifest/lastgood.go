@@ -81,14 +81,14 @@ func (r *Result) Documents() LastGood {
 	return LastGood{objects}
 }
 
-// ReadDocuments gives what the documents mean that LastGood.WriteTo wrote:
-// another process's Result, as it's served. Objects that aren't good by cfg are
-// left out, and are among the Problems.
-func ReadDocuments(text []byte, cfg Config) *Result {
+// Resume gives a Loader whose last good objects are the documents that
+// LastGood.WriteTo wrote, such as another process's. Documents that aren't good
+// by cfg are left out, and are among the Problems of what it loads first.
+func Resume(documents []byte, cfg Config) *Loader {
 	l := NewLoader(cfg, "")
-	objects, problems := decodeLastGood("documents", text, cfg)
+	objects, problems := decodeLastGood("documents", documents, cfg)
 	l.lastGood.begin(l, objects, problems)
-	return l.Restore()
+	return l
 }
 
 // LastGood is the documents of the objects that were served last, as they
