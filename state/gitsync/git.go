@@ -86,7 +86,7 @@ func (g *git) output(ctx context.Context, args ...string) ([]byte, error) {
 	if err == nil && out.left < 0 {
 		err = fmt.Errorf("git %s gives more than %d MiB", args[0], maxOutput>>20)
 	}
-	return out.Bytes(), err
+	return out.kept.Bytes(), err
 }
 
 // line gives the one line that git prints.
@@ -121,7 +121,7 @@ func (g *git) run(ctx context.Context, limit time.Duration, stdin io.Reader, std
 	}
 	// git has the network to wait for before it writes.
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: g.largest, Max: g.largest}, nil)
-	return explain(args[0], cmd.Wait(), errs.String(), timed, limit)
+	return explain(args[0], cmd.Wait(), errs.kept.String(), timed, limit)
 }
 
 // explain makes of a command's end an error that says what git said.
@@ -163,15 +163,16 @@ func telling(said string) string {
 	return strings.Join(lines[:min(len(lines), 1)], "")
 }
 
-// capped is a buffer that forgets what doesn't fit: left is then negative.
+// capped is a buffer that forgets what doesn't fit: left is then negative. The
+// buffer isn't embedded, for io.Copy would use its ReadFrom, which has no limit.
 type capped struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	left int
 }
 
 func (c *capped) Write(p []byte) (int, error) {
 	if c.left -= len(p); c.left >= 0 {
-		c.Buffer.Write(p)
+		c.kept.Write(p)
 	}
 	return len(p), nil
 }

@@ -1,6 +1,8 @@
 package gitsync
 
 import (
+	"bufio"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,6 +166,44 @@ func TestHugeTreeIsRefused(t *testing.T) {
 	w.git("add", "-A")
 	w.git("commit", "-q", "-m", "big")
 	w.wantRefused(w.git("rev-parse", "HEAD"), `"big.bin": larger than 64 MiB`)
+}
+
+// What git gives for blobs isn't what was asked for: nothing of that is taken.
+func TestBlobsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	asked := []entry{{"100644", "aa", 3, "a/b.yaml"}, {"120000", "bb", 1, "c"}}
+	for given, well := range map[string]bool{
+		"aa blob 3\nweb\nbb blob 1\na\n":    true,
+		"":                                  false,
+		"aa blob 3\n":                       false,
+		"aa blob 3\nwe":                     false,
+		"aa blob 3\nweb":                    false,
+		"aa blob 3\nweb\nbb missing\n":      false,
+		"aa blob 3\nweb\nbb blob 1\n":       false,
+		"aa blob 4\nwebs\nbb blob 1\na\n":   false,
+		"cc blob 3\nweb\nbb blob 1\na\n":    false,
+		"aa tree 3\nweb\nbb blob 1\na\n":    false,
+		"aa blob 3\nweb\nbb blob 1\n\x00\n": false,
+	} {
+		root, err := newTree(filepath.Join(t.TempDir(), "tree"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFiles(root, asked, bufio.NewReader(strings.NewReader(given))); (err == nil) != well {
+			t.Errorf("%q: %v", given, err)
+		}
+		root.Close()
+	}
+}
+
+func TestCapped(t *testing.T) {
+	t.Parallel()
+	for size, kept := range map[int]int{9: 9, 10: 10, 11: 0} {
+		c := &capped{left: 10}
+		if _, err := io.Copy(c, strings.NewReader(strings.Repeat("x", size))); err != nil || c.kept.Len() != kept || (c.left < 0) != (size > 10) {
+			t.Errorf("of %d bytes %d are kept, %d are left: %v", size, c.kept.Len(), c.left, err)
+		}
+	}
 }
 
 func FuzzParseList(f *testing.F) {

@@ -41,7 +41,7 @@ func (s *session) publish(p Published) error {
 	}
 	commits := filepath.Join(s.cfg.Dest, commitsDir)
 	s.cfg.step("tree")
-	if err := place(s.draft(), filepath.Join(commits, p.Commit)); err != nil {
+	if err := place(s.draft(), filepath.Join(commits, p.Commit), exchange); err != nil {
 		return err
 	}
 	if err := syncDir(commits); err != nil {
@@ -75,12 +75,12 @@ func (s *session) link(target string) error {
 // place gives a tree its name. One that has it already was damaged, or is of
 // another path of the commit; it may be the current one, so the two change
 // places in one step.
-func place(tree, name string) error {
+func place(tree, name string, exchange func(a, b string) error) error {
 	err := os.Rename(tree, name)
 	if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return err
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, tree, unix.AT_FDCWD, name, unix.RENAME_EXCHANGE)
+	err = exchange(tree, name)
 	if err == nil {
 		return os.RemoveAll(tree)
 	}
@@ -92,6 +92,10 @@ func place(tree, name string) error {
 		return err
 	}
 	return os.Rename(tree, name)
+}
+
+func exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
 
 // discard removes a tree. First it loses its name, for half a tree must have
