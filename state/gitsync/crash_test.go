@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // steps gives all the steps of a sync, in their order.
@@ -194,7 +196,7 @@ func TestDestThatIsNotOurs(t *testing.T) {
 
 const onSmallDisk = "GITSYNC_TEST_SMALL_DISK"
 
-// A disk that is full fails the sync, and no more. The test runs itself again in
+// A disk that is full, or read-only, fails the sync, and no more. The test runs itself again in
 // a mount namespace, where DEST is a small disk.
 func TestFullDisk(t *testing.T) {
 	if dir := os.Getenv(onSmallDisk); dir != "" {
@@ -240,6 +242,12 @@ func fullDisk(t *testing.T, dir string) {
 	}
 	w.wantCurrent(small)
 	w.must(os.Remove(fill))
+	w.must(unix.Mount("", w.cfg.Dest, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	if err := w.sync(); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("%v; want a read-only filesystem", err)
+	}
+	w.wantCurrent(small)
+	w.must(unix.Mount("", w.cfg.Dest, "", unix.MS_REMOUNT, ""))
 	w.commit(files{"web.yaml": "4", "big.yaml": ""})
 	w.mustSync()
 	w.wantCurrent(w.head())

@@ -3,7 +3,9 @@ package gitsync
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,6 +129,24 @@ func TestParseGeneration(t *testing.T) {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
 		}
 	}
+}
+
+// Without git nothing is known, of our repository either: it stays.
+func TestWithoutGit(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	id := w.commit(files{"web.yaml": "web"})
+	w.mustSync()
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	if err := w.sync(); !errors.Is(err, exec.ErrNotFound) {
+		t.Error(err)
+	}
+	w.wantCurrent(id)
+	if _, err := os.Stat(filepath.Join(w.cfg.Dest, repoDir, "HEAD")); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("PATH", path)
+	w.mustSync()
 }
 
 func TestTelling(t *testing.T) {

@@ -98,10 +98,12 @@ func isCommit(text string) bool {
 }
 
 // sound reports whether our repository holds all it should. A power cut, a full
-// disk or a hand may have seen to it that it doesn't.
+// disk or a hand may have seen to it that it doesn't. A git that can't be run
+// says nothing of it.
 func (s *session) sound(ctx context.Context) bool {
 	_, err := s.git.output(ctx, "fsck", "--connectivity-only", "--no-dangling", "--no-progress")
-	return err == nil
+	var no *gitError
+	return !errors.As(err, &no) || no.code < 0
 }
 
 // tidy has git hold on to the published commit, and removes what is no longer

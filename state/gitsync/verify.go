@@ -30,8 +30,7 @@ func (s *session) verify(ctx context.Context, t tip) (string, error) {
 		}
 	}
 	signer, err := checker.commit(ctx, t.commit)
-	var no *gitError
-	if errors.As(err, &no) {
+	if no := (*gitError)(nil); errors.As(err, &no) && (no.code == 0 || no.code == 1) {
 		return "", &Refusal{t.commit, fmt.Sprintf("nobody among the allowed signers (%s) has signed it", s.cfg.Verify.Method)}
 	}
 	return signer, err
@@ -129,7 +128,7 @@ func (c *checker) commit(ctx context.Context, id string) (string, error) {
 	}
 	good, signer, _ := strings.Cut(line, "\x00")
 	if good != "G" || signer == "" {
-		return "", &gitError{command: "log", text: "no good signature"}
+		return "", &gitError{command: "verify-commit", text: "no good signature"}
 	}
 	return signer, nil
 }
