@@ -179,6 +179,9 @@ func (b *basis) ask(ctx context.Context, socket string, cfg manifest.Config) err
 	}
 	b.loader = manifest.Resume([]byte(a.Documents), cfg)
 	b.served, b.state, b.past = b.loader.Restore(), a.pastState, a.Past
+	if manifest.HashText(b.served.Hash()) != a.Hash {
+		return errors.New("what the agent serves isn't good here: give plan the agent's own configuration (--config)")
+	}
 	return nil
 }
 
