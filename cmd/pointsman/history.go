@@ -106,21 +106,22 @@ func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	case out.left < 0:
 		return nil, fmt.Errorf("git %s gives more than %d MiB", args[0], maxHistory>>20)
 	case errors.As(err, new(*exec.ExitError)):
-		first, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n")
+		first, _, _ := strings.Cut(strings.TrimSpace(errs.kept.String()), "\n")
 		return nil, &gitError{"git " + args[0] + ": " + strings.TrimPrefix(first, "fatal: ")}
 	}
-	return out.Bytes(), err
+	return out.kept.Bytes(), err
 }
 
-// capped is a buffer that forgets what doesn't fit: left is then negative.
+// capped is a buffer that forgets what doesn't fit: left is then negative. The
+// buffer isn't embedded, for io.Copy would use its ReadFrom, which has no limit.
 type capped struct {
-	bytes.Buffer
+	kept bytes.Buffer
 	left int
 }
 
 func (c *capped) Write(p []byte) (int, error) {
 	if c.left -= len(p); c.left >= 0 {
-		c.Buffer.Write(p)
+		c.kept.Write(p)
 	}
 	return len(p), nil
 }
