@@ -257,6 +257,7 @@ func (a *Agent) meta() Meta {
 // publish makes Health and Status new, if they are.
 func (a *Agent) publish() {
 	j := a.jury
+	a.tellIsolated(j.why)
 	a.status.Store(&Status{Alone: j.alone, Isolated: j.why, Known: j.known(), Spared: j.fleet.Spared, Load: j.load})
 	poke(a.news)
 	next := &state.Health{Verdicts: *j.verdicts(), Drains: j.view.Drains}
@@ -265,6 +266,21 @@ func (a *Agent) publish() {
 	}
 	a.health.Store(next)
 	poke(a.changed)
+}
+
+// tellIsolated logs that this host begins to judge alone, or ends it.
+func (a *Agent) tellIsolated(why string) {
+	last := ""
+	if s := a.status.Load(); s != nil {
+		last = s.Isolated
+	}
+	switch {
+	case why == last:
+	case why != "":
+		a.cfg.Log.Warn("gossip: this host judges by itself alone", "why", why)
+	default:
+		a.cfg.Log.Info("gossip: this host judges with the fleet again")
+	}
 }
 
 func sameHealth(a, b *state.Health) bool {

@@ -39,6 +39,7 @@ type Cluster struct {
 	compare     comparison // of what is gossiped
 	compareWho  comparison // of who is alive
 	warned      tokens
+	memberLog   tokens
 	counts      Stats // those that are counted here
 	view        *View // nil: something changed
 	statement   statement

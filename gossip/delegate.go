@@ -2,6 +2,8 @@ package gossip
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -110,9 +112,36 @@ func (d delegate) NotifyLeave(n *memberlist.Node)  { d.c.memberIs(n, false) }
 func (c *Cluster) memberIs(n *memberlist.Node, alive bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.members.set(n, alive, time.Now())
+	now := time.Now()
+	if c.members.set(n, alive, now) {
+		c.tellMember(n, alive, now)
+	}
 	c.countAlive()
 	c.changedLocked()
+}
+
+// What is logged of members at info: this many at once, and so many a second.
+const (
+	memberLines = 64
+	memberRate  = 1
+)
+
+// tellMember logs that a member is there, or isn't any more, and takes back what
+// was wrong with reaching it. Of a large fleet that starts, most is logged at
+// debug only.
+func (c *Cluster) tellMember(n *memberlist.Node, alive bool, now time.Time) {
+	level, address := slog.LevelDebug, n.Address()
+	if c.memberLog.take(now, memberRate, memberLines) {
+		level = slog.LevelInfo
+	}
+	if !alive {
+		c.cfg.Log.Log(context.Background(), level, "gossip: a member is dead", "member", n.Name, "address", address)
+		return
+	}
+	c.troubles.over(CannotJoin, n.Name, n.Addr.String())
+	if n.Name != c.cfg.NodeName {
+		c.cfg.Log.Log(context.Background(), level, "gossip: a member is alive", "member", n.Name, "address", address)
+	}
 }
 
 // countAlive tells the queues how many members there are.

@@ -105,7 +105,7 @@ func (c *Cluster) noteSize(to string) bool {
 		return false // that's another trouble
 	}
 	c.noteLocked(Trouble{Kind: LargeBlocked, Member: to, Address: e.address.Addr(),
-		Detail: "it answers pings over UDP, and packets of 1,300 bytes don't reach it: an MTU or a firewall is in the way"})
+		Detail: "it answers pings over UDP, and packets of 1,300 bytes don't reach it: an MTU or a firewall is in the way, or there this host is no member"})
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -37,6 +38,14 @@ func parseLog(line string) logLine {
 		}
 	}
 	return l
+}
+
+// toldBetter tells whether a line says what this package says by itself, once and
+// in the terms of the rest of the log: that a member came or went, or a trouble.
+func (l logLine) toldBetter() bool {
+	return l.hint().trouble.Kind != "" || slices.ContainsFunc([]string{
+		"Suspect ", "Marking ", "Refuting ", "Failed fallback TCP ping", "ignoring alive message", "Conflicting address",
+	}, func(prefix string) bool { return strings.HasPrefix(l.text, prefix) })
 }
 
 // template gives what lines of one sort have in common: the first and the last
@@ -134,6 +143,9 @@ func (w *logWriter) Write(line []byte) (int, error) {
 	l := parseLog(string(line))
 	if h := l.hint(); h != (hint{}) {
 		w.tell(h)
+	}
+	if l.toldBetter() {
+		l.level = slog.LevelDebug
 	}
 	if !w.log.Enabled(context.Background(), l.level) {
 		return len(line), nil

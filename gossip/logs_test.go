@@ -36,6 +36,25 @@ func TestLogHints(t *testing.T) {
 	}
 }
 
+// What this package says by itself is in memberlist's words at debug only, and
+// what it doesn't keeps its level.
+func TestLogTold(t *testing.T) {
+	for line, want := range map[string]bool{
+		"[INFO] memberlist: Suspect n7 has failed, no acks received":                                                                true,
+		"[INFO] memberlist: Marking n7 as failed, suspect timeout reached (1 peer confirmations)":                                   true,
+		"[WARN] memberlist: Refuting a suspect message (from: n7)":                                                                  true,
+		"[WARN] memberlist: ignoring alive message for 'n7': no Node manifest names it":                                             true,
+		"[ERR] memberlist: failed to receive: no installed keys could decrypt the message from=10.0.0.7:33124":                      true,
+		"[ERR] memberlist: Conflicting address for n1. Mine: 10.0.0.1:7946 Theirs: 10.0.0.2:7946 Old state: 0":                      true,
+		"[ERR] memberlist: Failed fallback TCP ping: timeout 500ms: read tcp 10.0.0.1:49294->10.0.0.7:7946: i/o timeout":            true,
+		"[ERR] memberlist: Failed to send gossip to 10.0.0.7:7946: write udp 10.0.0.1:7946->10.0.0.7:7946: operation not permitted": false,
+	} {
+		if got := parseLog(line).toldBetter(); got != want {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+}
+
 func TestLogGate(t *testing.T) {
 	g := logGate{}
 	a := parseLog("[INFO] memberlist: Suspect n7 has failed, no acks received").template()

@@ -147,11 +147,11 @@ func nodeAddress(n *memberlist.Node) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a.Unmap(), n.Port), nil
 }
 
-// set takes what memberlist says of a node.
-func (m *members) set(n *memberlist.Node, alive bool, now time.Time) {
+// set takes what memberlist says of a node, and tells whether it came or went.
+func (m *members) set(n *memberlist.Node, alive bool, now time.Time) bool {
 	address, err := nodeAddress(n)
 	if err != nil {
-		return
+		return false
 	}
 	e := m.all[n.Name]
 	if e == nil {
@@ -163,10 +163,12 @@ func (m *members) set(n *memberlist.Node, alive bool, now time.Time) {
 		e.sum = sum64(append(appendStr8(nil, n.Name), address.String()...))
 	}
 	m.sum ^= e.sum
-	if e.alive != alive || e.since.IsZero() {
+	changed := e.alive != alive || e.since.IsZero()
+	if changed {
 		e.alive, e.since = alive, now
 	}
 	e.address, e.suspected, e.missed = address, time.Time{}, 0
+	return changed
 }
 
 // known tells whether a name is a member's, and one that may be.

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -106,6 +107,9 @@ func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist) {
 	}
 	t := targets[rand.N(len(targets))]
 	_, err := list.Join([]string{t.String()})
+	if cause := errors.Unwrap(err); cause != nil { // of one address there's one error, in a list of several lines
+		err = cause
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
@@ -173,10 +177,10 @@ func (c *Cluster) lookup(ctx context.Context, host string) []netip.Addr {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}
 	}
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	limited, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil && ctx.Err() == nil {
+	addrs, err := net.DefaultResolver.LookupNetIP(limited, "ip", host)
+	if err != nil && ctx.Err() == nil { // also if no resolver answers in time
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.noteLocked(Trouble{Kind: CannotJoin, Member: host, Detail: err.Error()})

@@ -70,6 +70,13 @@ func (all troubles) note(t Trouble, now time.Time) bool {
 	return old == nil
 }
 
+// over forgets a trouble with another host, by its name or address.
+func (all troubles) over(k TroubleKind, subjects ...string) {
+	for _, s := range subjects {
+		delete(all, troubleKey{k, s})
+	}
+}
+
 // set says that something of this host itself is wrong, or that it isn't if err
 // is nil; it tells whether that's new.
 func (all troubles) set(k TroubleKind, err error, now time.Time) bool {

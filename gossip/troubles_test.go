@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -24,6 +25,12 @@ func TestTroubles(t *testing.T) {
 	if !all.set(CannotListen, nil, today) || len(all) != 0 {
 		t.Error("it doesn't end")
 	}
+	all.note(Trouble{Kind: CannotJoin, Address: netip.MustParseAddr("10.0.0.7")}, today)
+	all.note(Trouble{Kind: UDPBlocked, Member: "n7"}, today)
+	if all.over(CannotJoin, "n7", "10.0.0.7"); len(all) != 1 {
+		t.Errorf("after it joined: %+v", all.list(nil))
+	}
+	clear(all)
 	for i := range 2 * maxTroubles {
 		all.note(Trouble{Kind: UDPBlocked, Member: strings.Repeat("n", i+1)}, today)
 	}
