@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
+	"unicode"
 
 	"pointsman/state"
 )
@@ -127,7 +129,18 @@ func (d *drain) active(now time.Time) bool { return d.drained && now.Unix() < d.
 func (d *drain) kept(now time.Time) bool { return now.Unix() < d.keep }
 
 func (d *drain) state() *state.Drain {
-	return &state.Drain{Target: d.target, Reason: d.reason, By: d.by, Since: time.Unix(d.since, 0), Until: time.Unix(d.until, 0)}
+	return &state.Drain{Target: d.target, Reason: oneLine(d.reason), By: d.by, Since: time.Unix(d.since, 0), Until: time.Unix(d.until, 0)}
+}
+
+// oneLine makes a text fit for a table on a terminal, which what a peer sent may
+// not be: it may hold line feeds and escape sequences, or end within a letter.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // drainMap is the one map of drains, with the ended ones.
