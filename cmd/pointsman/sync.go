@@ -157,7 +157,7 @@ func (s *syncer) once(ctx context.Context) error {
 	}
 	fmt.Fprintf(s.c.App.Writer, "%s: %s\n", filepath.Join(s.cfg.Dest, "current"), summary(p))
 	for _, name := range p.Skipped {
-		fmt.Fprintf(s.c.App.ErrWriter, "warning: %s is a submodule, and not published\n", name)
+		fmt.Fprintf(s.c.App.ErrWriter, "warning: %q is a submodule, and not published\n", name)
 	}
 	for _, finding := range p.Findings {
 		fmt.Fprintln(s.c.App.ErrWriter, finding)

@@ -33,7 +33,9 @@ func (s *session) extract(ctx context.Context, files []entry, dir string) error 
 		blobs.CloseWithError(err) // so that git doesn't wait for a reader
 		written <- err
 	}()
-	err = s.git.run(ctx, localTimeout, strings.NewReader(ids.String()), out, []string{"cat-file", "--batch", "--buffer"})
+	err = s.git.run(ctx, call{
+		args: []string{"cat-file", "--batch", "--buffer"}, limit: localTimeout, stdin: strings.NewReader(ids.String()), stdout: out,
+	})
 	out.Close()
 	if failed := <-written; failed != nil && (err == nil || !errors.Is(failed, io.ErrUnexpectedEOF)) {
 		return failed

@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -82,7 +84,7 @@ func failed(err error, code int) bool {
 // output gives what git prints. The first argument is the command's name.
 func (g *git) output(ctx context.Context, args ...string) ([]byte, error) {
 	out := &capped{left: maxOutput}
-	err := g.run(ctx, localTimeout, nil, out, args)
+	err := g.run(ctx, call{args: args, limit: localTimeout, stdout: out})
 	if err == nil && out.left < 0 {
 		err = fmt.Errorf("git %s gives more than %d MiB", args[0], maxOutput>>20)
 	}
@@ -95,17 +97,25 @@ func (g *git) line(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
+// call is one run of git. The first argument is the command's name.
+type call struct {
+	args   []string
+	limit  time.Duration
+	stdin  io.Reader // nil: empty
+	stdout io.Writer // nil: discarded
+}
+
 // run runs git to its end, or to the end of the time it has, and then all that it
 // started ends, too. Should we be killed, git dies with us. What it started ends
 // when it next looks for git, or when the server has been silent for a minute:
 // each has the lock open, so nobody else begins while one of them still writes.
-func (g *git) run(ctx context.Context, limit time.Duration, stdin io.Reader, stdout io.Writer, args []string) error {
-	timed, cancel := context.WithTimeout(ctx, limit)
+func (g *git) run(ctx context.Context, c call) error {
+	timed, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	full := append([]string{"--git-dir=" + g.dir}, g.config...)
-	cmd := exec.CommandContext(timed, "git", append(full, args...)...)
+	cmd := exec.CommandContext(timed, "git", append(full, c.args...)...)
 	errs := &capped{left: maxErrors}
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.env, stdin, stdout, errs
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.env, c.stdin, c.stdout, errs
 	cmd.Dir = "/"
 	if g.held != nil {
 		cmd.ExtraFiles = []*os.File{g.held}
@@ -117,50 +127,63 @@ func (g *git) run(ctx context.Context, limit time.Duration, stdin io.Reader, std
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("git %s: %w", args[0], err)
+		return fmt.Errorf("git %s: %w", c.args[0], err)
 	}
 	// git has the network to wait for before it writes.
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: g.largest, Max: g.largest}, nil)
-	return explain(args[0], cmd.Wait(), errs.kept.String(), timed, limit)
+	return explain(timed, c, cmd.Wait(), errs.kept.String())
 }
 
 // explain makes of a command's end an error that says what git said.
-func explain(command string, err error, said string, ctx context.Context, limit time.Duration) error {
+func explain(ctx context.Context, c call, err error, said string) error {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("git %s: not done after %s", command, limit)
+		return fmt.Errorf("git %s: not done after %s", c.args[0], c.limit)
 	case ctx.Err() != nil:
-		return fmt.Errorf("git %s: %w", command, ctx.Err())
+		return fmt.Errorf("git %s: %w", c.args[0], ctx.Err())
 	case errors.As(err, &exit):
-		return &gitError{command: command, code: exit.ExitCode(), text: telling(said)}
+		return &gitError{command: c.args[0], code: exit.ExitCode(), text: telling(said)}
 	}
-	return fmt.Errorf("git %s: %w", command, err)
+	return fmt.Errorf("git %s: %w", c.args[0], err)
 }
 
 // telling gives the first error line of what git printed, without its prefix.
 // What the server says ("remote: ...") may come before it, and so may warnings.
+// ssh and index-pack speak before git does, and know more.
 func telling(said string) string {
+	lines := printable(said)
+	for _, prefix := range []string{"fatal: ", "error: "} {
+		i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, prefix) })
+		switch {
+		case i < 0:
+			continue
+		case i > 0 && prefix == "fatal: " && !strings.HasPrefix(lines[i-1], "remote:"):
+			return lines[i][len(prefix):] + " (" + strings.TrimPrefix(lines[i-1], "error: ") + ")"
+		}
+		return lines[i][len(prefix):]
+	}
+	return strings.Join(lines[:min(len(lines), 1)], "")
+}
+
+// printable gives the lines that aren't empty, without what a server may have put
+// there for somebody's terminal.
+func printable(said string) []string {
 	var lines []string
-	for line := range strings.Lines(said) {
-		if line = strings.TrimSpace(line); line != "" {
+	for line := range strings.Lines(strings.ToValidUTF8(said, "?")) {
+		line = strings.TrimSpace(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, line))
+		if line != "" {
 			lines = append(lines, line)
 		}
 	}
-	for _, prefix := range []string{"fatal: ", "error: "} {
-		for i, line := range lines {
-			if text, ok := strings.CutPrefix(line, prefix); ok {
-				// ssh and index-pack speak before git does, and know more.
-				if i > 0 && prefix == "fatal: " && !strings.HasPrefix(lines[i-1], "remote:") {
-					return text + " (" + strings.TrimPrefix(lines[i-1], "error: ") + ")"
-				}
-				return text
-			}
-		}
-	}
-	return strings.Join(lines[:min(len(lines), 1)], "")
+	return lines
 }
 
 // capped is a buffer that forgets what doesn't fit: left is then negative. The

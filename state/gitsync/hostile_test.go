@@ -25,6 +25,30 @@ func trap(t *testing.T) (command string, sprung func() bool) {
 	}
 }
 
+// evil is what a configuration can have git run, or trust.
+const evil = `
+[core]
+	fsmonitor = TRAP
+	hooksPath = HOOKS
+	sshCommand = TRAP
+	alternateRefsCommand = TRAP
+	pager = TRAP
+[filter "evil"]
+	smudge = TRAP
+	required = true
+[gpg]
+	program = TRAP
+[gpg "ssh"]
+	program = TRAP
+	allowedSignersFile = /dev/null
+[uploadpack]
+	packObjectsHook = TRAP
+[credential]
+	helper = TRAP
+[protocol]
+	allow = always
+`
+
 // Nothing that a repository holds changes its files on the way, or runs.
 func TestAttributesFiltersAndSubmodules(t *testing.T) {
 	t.Parallel()
@@ -48,28 +72,7 @@ func TestAttributesFiltersAndSubmodules(t *testing.T) {
 	config := filepath.Join(w.cfg.Dest, "repository.git", "config")
 	text, err := os.ReadFile(config)
 	w.must(err)
-	w.must(os.WriteFile(config, []byte(string(text)+strings.ReplaceAll(`
-[core]
-	fsmonitor = TRAP
-	hooksPath = `+filepath.Dir(command)+`
-	sshCommand = TRAP
-	alternateRefsCommand = TRAP
-	pager = TRAP
-[filter "evil"]
-	smudge = TRAP
-	required = true
-[gpg]
-	program = TRAP
-[gpg "ssh"]
-	program = TRAP
-	allowedSignersFile = /dev/null
-[uploadpack]
-	packObjectsHook = TRAP
-[credential]
-	helper = TRAP
-[protocol]
-	allow = always
-`, "TRAP", command)), 0o644))
+	w.must(os.WriteFile(config, []byte(string(text)+strings.NewReplacer("TRAP", command, "HOOKS", filepath.Dir(command)).Replace(evil)), 0o644))
 	w.wantCurrent(id)
 	record, err := ReadRecord(filepath.Join(w.cfg.Dest, "current"))
 	if err != nil || len(record.Skipped) != 1 || record.Skipped[0] != "sub" {

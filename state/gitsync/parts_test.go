@@ -155,7 +155,8 @@ func TestTelling(t *testing.T) {
 		"": "", "fatal: no such ref\n": "no such ref", "warning: x\nhint\n": "warning: x",
 		"remote: hello\nfatal: denied\n": "denied",
 		"Host key verification failed.\nfatal: Could not read from remote repository.\n\nPlease make sure": "Could not read from remote repository. (Host key verification failed.)",
-		"error: object file is empty\n": "object file is empty",
+		"error: object file is empty\n":             "object file is empty",
+		"fatal: \x1b]0;title\x07 \xff\x1b[31mred\n": " ]0;title  ? [31mred",
 	} {
 		if got := telling(said); got != want {
 			t.Errorf("%q: %q; want %q", said, got, want)

@@ -70,7 +70,7 @@ func (s *session) fetch(ctx context.Context) (tip, error) {
 	args := []string{"fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
 		"--no-auto-maintenance", "--no-show-forced-updates", "--end-of-options", s.remote.address,
 		"+" + s.cfg.fullRef() + ":" + fetchedRef}
-	if err := s.git.run(ctx, fetchTimeout, nil, nil, args); err != nil {
+	if err := s.git.run(ctx, call{args: args, limit: fetchTimeout}); err != nil {
 		return tip{}, err
 	}
 	return s.resolve(ctx)

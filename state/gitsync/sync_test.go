@@ -93,12 +93,15 @@ func TestSyncOfADirectory(t *testing.T) {
 	}
 }
 
-func TestSyncRefuses(t *testing.T) {
-	t.Parallel()
-	for name, x := range map[string]struct {
-		next   func(w *world) string
-		reason string
-	}{
+// push is what somebody pushes, and why it's refused.
+type push struct {
+	next   func(w *world) string
+	reason string
+}
+
+// refused is pushed after two commits, of which the second has generation 5.
+func refused() map[string]push {
+	return map[string]push{
 		"zero Services": {func(w *world) string {
 			return w.commit(files{"web.yaml": "", "README.md": "empty", "generation.yaml": "generation: 6"})
 		}, "it has no Service"},
@@ -136,7 +139,12 @@ func TestSyncRefuses(t *testing.T) {
 			"generation is 4, and that of the published commit 5"},
 		"no number":     {func(w *world) string { return w.commit(files{"generation.yaml": "generation: six"}) }, `"generation: six" is not a line`},
 		"a link for it": {func(w *world) string { return w.commit(files{"generation.yaml": "->README.md"}) }, "generation.yaml is no small file"},
-	} {
+	}
+}
+
+func TestSyncRefuses(t *testing.T) {
+	t.Parallel()
+	for name, x := range refused() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, t.TempDir())

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -116,8 +117,9 @@ func TestKilledWhileItFetches(t *testing.T) {
 	id := w.commit(files{"web.yaml": "web"})
 	w.mustSync()
 	reached, end := make(chan struct{}), make(chan struct{})
+	var first sync.Once
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(reached)
+		first.Do(func() { close(reached) })
 		<-end
 	}))
 	t.Cleanup(server.Close)

@@ -105,7 +105,7 @@ func (c *checker) useGPG(ctx context.Context, home string, keys []byte) error {
 	cmd := exec.CommandContext(timed, "gpg", "--quiet", "--import")
 	said := &capped{left: maxErrors}
 	cmd.Env, cmd.Stdin, cmd.Stderr, cmd.Dir = c.env, strings.NewReader(string(keys)), said, "/"
-	return explain("gpg --import", cmd.Run(), said.kept.String(), timed, localTimeout)
+	return explain(timed, call{args: []string{"verify: gpg --import"}, limit: localTimeout}, cmd.Run(), said.kept.String())
 }
 
 func (c *checker) with(keys ...string) {
