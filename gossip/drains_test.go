@@ -75,11 +75,11 @@ func TestCheckDrain(t *testing.T) {
 // A reason comes from whoever holds the key, and is shown on terminals.
 func TestDrainReasonIsOneLine(t *testing.T) {
 	for reason, want := range map[string]string{
-		"kernel upgrade, #42":   "kernel upgrade, #42",
-		"größer":                "größer",
-		"a\nb\tc\r":             "a b c ",
+		"kernel upgrade, #42":    "kernel upgrade, #42",
+		"größer":                 "größer",
+		"a\nb\tc\r":              "a b c ",
 		"\x1b[2Jnobody was here": " [2Jnobody was here",
-		"cut off: \xc3":         "cut off: \ufffd",
+		"cut off: \xc3":          "cut off: \ufffd",
 	} {
 		if got := (&drain{reason: reason}).state().Reason; got != want {
 			t.Errorf("%q is shown as %q", reason, got)
