@@ -50,11 +50,17 @@ func TestGitopsPage(t *testing.T) {
 		}
 	}
 	here := strings.NewReplacer("sudo -u pointsman-sync ", "", "sudo ", "", "/srv/git", dir+"/srv/git", "/etc/pointsman", dir+"/etc/pointsman", "/var/lib/pointsman-sync", dir+"/sync")
-	env := append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "POINTSMAN_SERVICE_CIDR=10.96.0.0/16", "POINTSMAN_DEST="+dir+"/sync")
+	env := append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "POINTSMAN_DEST="+dir+"/sync")
 	all := commands(string(page))
 	if len(all) < 30 {
 		t.Fatalf("the page has %d commands", len(all))
 	}
+	_, config, _ := strings.Cut(string(page), "```yaml\n")
+	config, _, _ = strings.Cut(config, "```")
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, shown{command: "pointsman validate --strict --config config.yaml fleet/manifests"})
 	for _, x := range all {
 		cmd := exec.Command("sh", "-c", here.Replace(x.command))
 		var stdout, stderr strings.Builder
