@@ -126,12 +126,12 @@ func TestDecodeBroken(t *testing.T) {
 		{
 			"a key without a value",
 			"# c\napiVersion: v1\nkind: Service # c\nmetadata:\n  labels:\n    name: x\n  name: \"web\"\n  namespace: 'shop'\nspec:\n  ports\n  type: X\n",
-			"!2: Service shop/web", "m.yaml:11: is not YAML: mapping values are not allowed in this context",
+			"!2: Service shop/web", "m.yaml:11: is not YAML: mapping values are not allowed in this context (wrong indentation, or a value with \": \" in it and no quotes?)",
 		},
 		{
 			"a tab",
 			"kind: EndpointSlice\nmetadata:\n\tname: web\n",
-			"!1: EndpointSlice ", "m.yaml:3: is not YAML: found character that cannot start any token",
+			"!1: EndpointSlice ", "m.yaml:3: is not YAML: found character that cannot start any token (a tab? YAML is indented with spaces)",
 		},
 		{
 			"CRLF",

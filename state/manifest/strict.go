@@ -77,13 +77,50 @@ func (w *misfitter) object(path string, v any, t reflect.Type) {
 		}
 		f := finding{rule: ruleUnknownField, field: join(path, key)}
 		f.message = fmt.Sprintf("unknown field %q", f.field)
-		for name := range fields {
-			if strings.EqualFold(name, key) {
-				f.message += fmt.Sprintf(": did you mean %q?", name)
-			}
+		if name := nearest(key, slices.Sorted(maps.Keys(fields))); name != "" {
+			f.message += fmt.Sprintf(": did you mean %q?", name)
 		}
 		w.found = append(w.found, f)
 	}
+}
+
+// nearest gives the name that a key most likely is a slip for: the same but for
+// the case of letters, or with one letter too many, too few, wrong, or swapped
+// with the next. "" if there's none.
+func nearest(key string, names []string) string {
+	for _, name := range names {
+		if strings.EqualFold(name, key) {
+			return name
+		}
+	}
+	for _, name := range names {
+		if oneSlip(strings.ToLower(key), strings.ToLower(name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// oneSlip tells whether one slip turns a into b. Short names are too near to
+// each other anyway.
+func oneSlip(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if len(a) < 3 || len(b)-len(a) > 1 {
+		return false
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	if len(a) < len(b) {
+		return a[i:] == b[i+1:]
+	}
+	if i == len(a) || a[i+1:] == b[i+1:] {
+		return true
+	}
+	return i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
 }
 
 func (w *misfitter) entries(path string, v any, t reflect.Type) {
@@ -141,6 +178,8 @@ func (w *misfitter) text(path string, v any) {
 	case string:
 	case bool, int64, float64:
 		w.misfit(path, v, "must be a string: put it in quotes, YAML reads it as something else")
+	case map[string]any:
+		w.misfit(path, v, "must be a string: `|` after the colon makes the lines below it one")
 	default:
 		w.misfit(path, v, "must be a string")
 	}

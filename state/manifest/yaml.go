@@ -92,9 +92,20 @@ func (d *decoding) parseError(err error) finding {
 	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ") // it may span lines
 	if m := parseLine.FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1])
-		return finding{rule: ruleDocumentSyntax, line: n, message: "is not YAML: " + m[2]}
+		return finding{rule: ruleDocumentSyntax, line: n, message: "is not YAML: " + m[2] + hint(m[2])}
 	}
 	return finding{rule: ruleDocumentSyntax, message: "is not YAML: " + text}
+}
+
+// hint says what the parser's words most often mean.
+func hint(text string) string {
+	switch text {
+	case "found character that cannot start any token":
+		return " (a tab? YAML is indented with spaces)"
+	case "mapping values are not allowed in this context":
+		return " (wrong indentation, or a value with \": \" in it and no quotes?)"
+	}
+	return ""
 }
 
 // duplicates finds the keys that a document has twice. err is what the
