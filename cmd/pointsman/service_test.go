@@ -50,7 +50,7 @@ func newUnitService(t *testing.T, node *lab.Host) *unitService {
 
 // telling is an exec probe that tells what it may do.
 const telling = `"pointsman/readiness-probe": '{exec: {command: [sh, -c, "
-	exec >/var/lib/pointsman/$POINTSMAN_ADDRESS.new 2>&1; cd /var/lib/pointsman; grep ^Cap /proc/self/status; nft list tables; mv $POINTSMAN_ADDRESS.new $POINTSMAN_ADDRESS"]},
+	exec >/var/lib/pointsman/$POINTSMAN_ADDRESS.new 2>&1; cd /var/lib/pointsman; grep ^Cap /proc/self/status; nft list tables; touch /etc/pointsman/x; mv $POINTSMAN_ADDRESS.new $POINTSMAN_ADDRESS"]},
 	periodSeconds: 1}'`
 
 // TestServiceAlone: as installed, without keyring and sync, the first manifests
@@ -62,6 +62,9 @@ func TestServiceAlone(t *testing.T) {
 	s := newUnitService(t, w.Nodes[0])
 	w.manifests = filepath.Join(s.host.dir, "etc/manifests")
 	s.host.write("etc/config.yaml", "manifests: /etc/pointsman/manifests\nallow-exec-probes: true\n")
+	if err := os.Chmod(filepath.Join(s.host.dir, "etc"), 0o777); err != nil { // so that it's the disk that forbids it
+		t.Fatal(err)
+	}
 	s.start()
 	s.heard("EXTEND_TIMEOUT_USEC=", 2)
 	if s.host.count("READY=1") > 0 {
@@ -89,7 +92,8 @@ func TestServiceAlone(t *testing.T) {
 }
 
 // unprivileged waits for an address to be probed, and checks that the probe has
-// nothing of the agent's capability, which it would share with all children.
+// nothing of the agent's capability, which it would share with all children, and
+// that the disk is read-only.
 func (s *unitService) unprivileged(address string) {
 	s.t.Helper()
 	var told []byte
@@ -97,7 +101,7 @@ func (s *unitService) unprivileged(address string) {
 		told, err = os.ReadFile(filepath.Join(s.host.dir, "lib/pointsman", address))
 		return err
 	})
-	for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "Operation not permitted"} {
+	for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapAmb:\t0000000000000000", "Operation not permitted", "Read-only file system"} {
 		if !strings.Contains(string(told), want) {
 			s.t.Errorf("a probe isn't without privileges: no %q in\n%s", want, told)
 		}
