@@ -34,6 +34,7 @@ type Agent struct {
 	jury    *jury
 	found   chan probe.Result
 	shown   Meta
+	lines   tokens // of the log, about drains
 
 	changed chan struct{}
 	news    chan struct{}
@@ -264,8 +265,28 @@ func (a *Agent) publish() {
 	if last := a.health.Load(); last != nil && sameHealth(last, next) {
 		return
 	}
+	a.tellDrains(next.Drains)
 	a.health.Store(next)
 	poke(a.changed)
+}
+
+// tellDrains logs what is drained now and wasn't, and the other way round.
+func (a *Agent) tellDrains(next map[state.DrainTarget]*state.Drain) {
+	last := map[state.DrainTarget]*state.Drain{}
+	if h := a.health.Load(); h != nil {
+		last = h.Drains
+	}
+	now := time.Now()
+	for t, d := range next {
+		if last[t] == nil && a.lines.take(now, lineRate, lineBurst) {
+			a.cfg.Log.Info("drained", "target", t, "by", d.By, "until", d.Until.UTC().Format(time.RFC3339), "reason", d.Reason)
+		}
+	}
+	for t := range last {
+		if next[t] == nil && a.lines.take(now, lineRate, lineBurst) {
+			a.cfg.Log.Info("a drain is over", "target", t)
+		}
+	}
 }
 
 // tellIsolated logs that this host begins to judge alone, or ends it.

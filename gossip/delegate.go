@@ -120,10 +120,11 @@ func (c *Cluster) memberIs(n *memberlist.Node, alive bool) {
 	c.changedLocked()
 }
 
-// What is logged of members at info: this many at once, and so many a second.
+// What is logged at info of what others cause, members or drains: this many
+// lines at once, and so many a second.
 const (
-	memberLines = 64
-	memberRate  = 1
+	lineBurst = 64
+	lineRate  = 1
 )
 
 // tellMember logs that a member is there, or isn't any more, and takes back what
@@ -131,7 +132,7 @@ const (
 // debug only.
 func (c *Cluster) tellMember(n *memberlist.Node, alive bool, now time.Time) {
 	level, address := slog.LevelDebug, n.Address()
-	if c.memberLog.take(now, memberRate, memberLines) {
+	if c.memberLog.take(now, lineRate, lineBurst) {
 		level = slog.LevelInfo
 	}
 	if !alive {
