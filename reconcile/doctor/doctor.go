@@ -64,28 +64,30 @@ type Agent struct {
 }
 
 // checks are all checks, in the order of their findings. One that finds
-// nothing says why in its own OK.
+// nothing says why in its own OK, unless something of what it reads, as
+// Facts.Unread calls it, could not be read.
 var checks = []struct {
 	name  string
 	check func(*Patient) []Finding
+	reads []string
 }{
-	{"kernel", (*Patient).kernel},
-	{"node", (*Patient).node},
-	{"agent", (*Patient).agent},
-	{"inotify", (*Patient).inotify},
-	{"forwarding", (*Patient).forwarding},
-	{"firewall", (*Patient).firewall},
-	{"routes", (*Patient).routes},
-	{"rp-filter", (*Patient).reversePath},
-	{"route-localnet", (*Patient).routeLocalnet},
-	{"loopback-nodeports", (*Patient).loopbackNodePorts},
-	{"ephemeral-ports", (*Patient).ephemeralPorts},
-	{"bridges", (*Patient).bridges},
-	{"conntrack-size", (*Patient).conntrackSize},
-	{"conntrack-window", (*Patient).conntrackWindow},
-	{"sctp", (*Patient).sctp},
-	{"other-proxies", (*Patient).otherProxies},
-	{"doctor", (*Patient).unread},
+	{"kernel", (*Patient).kernel, nil},
+	{"node", (*Patient).node, []string{"addresses"}},
+	{"agent", (*Patient).agent, []string{"nf_tables"}},
+	{"inotify", (*Patient).inotify, nil},
+	{"forwarding", (*Patient).forwarding, []string{"sysctl"}},
+	{"firewall", (*Patient).firewall, []string{"nf_tables", "iptables-legacy"}},
+	{"routes", (*Patient).routes, nil},
+	{"rp-filter", (*Patient).reversePath, []string{"sysctl"}},
+	{"route-localnet", (*Patient).routeLocalnet, []string{"sysctl"}},
+	{"loopback-nodeports", (*Patient).loopbackNodePorts, nil},
+	{"ephemeral-ports", (*Patient).ephemeralPorts, []string{"sysctl"}},
+	{"bridges", (*Patient).bridges, []string{"interfaces", "sysctl"}},
+	{"conntrack-size", (*Patient).conntrackSize, []string{"sysctl"}},
+	{"conntrack-window", (*Patient).conntrackWindow, []string{"sysctl"}},
+	{"sctp", (*Patient).sctp, []string{"sysctl"}},
+	{"other-proxies", (*Patient).otherProxies, []string{"nf_tables", "IPVS", "iptables-legacy", "interfaces"}},
+	{"doctor", (*Patient).unread, nil},
 }
 
 // Examine gives what there is to say of a host, at least one finding for every
@@ -94,11 +96,24 @@ func Examine(p *Patient) []Finding {
 	var all []Finding
 	for _, c := range checks {
 		for _, f := range c.check(p) {
+			if missing := p.missing(c.reads); missing != "" && f.Level == OK {
+				f = Finding{Level: Note, What: "not judged, for want of " + missing}
+			}
 			f.Check = c.name
 			all = append(all, f)
 		}
 	}
 	return all
+}
+
+// missing names the first of some facts that could not be read, "" if all could.
+func (p *Patient) missing(reads []string) string {
+	for _, what := range reads {
+		if slices.ContainsFunc(p.Unread, func(u string) bool { return strings.HasPrefix(u, what+":") }) {
+			return what
+		}
+	}
+	return ""
 }
 
 // Questions are what the facts must hold for Examine.

@@ -136,6 +136,9 @@ func TestFindings(t *testing.T) {
 		{"agent degraded", "agent", func(p *Patient) { p.Agent.Degraded = []string{"stale"} }, Warning, "stale"},
 		{"inotify", "inotify", func(p *Patient) { p.Inotify = "too many open files" }, Warning, "max_user_instances"},
 		{"unread", "doctor", func(p *Patient) { p.Unread = []string{"nf_tables: no"} }, Warning, "nf_tables: no"},
+		{"a firewall unread", "firewall", func(p *Patient) { p.Unread = []string{"nf_tables: no"} }, Note, "not judged, for want of nf_tables"},
+		{"something else unread", "firewall", func(p *Patient) { p.Unread = []string{"IPVS: no"} }, OK, "no other table"},
+		{"proxies unread", "other-proxies", func(p *Patient) { p.Unread = []string{"IPVS: no"} }, Note, "not judged, for want of IPVS"},
 
 		{"ip_forward", "forwarding", sysctl(ipForward, "0"), Problem, "sysctl -w net.ipv4.ip_forward=1"},
 		{"IPv6 perhaps", "forwarding", sysctl(ipv6Forwarding, "0"), Warning, "net.ipv6.conf.eth0.accept_ra=2"},

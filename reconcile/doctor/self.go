@@ -13,8 +13,8 @@ func (p *Patient) kernel() []Finding {
 	what := fmt.Sprintf("Linux %s, %s", p.Kernel, p.Nft)
 	if p.Preflight != nil {
 		return one(Finding{Level: Problem, What: what + ": " + p.Preflight.Error(),
-			Means: "The agent does not start here. It needs Linux 5.13 and nft 1.0.1 or newer.",
-			Fix:   []string{"# install nftables; for missing modules, the distribution's package of extra kernel modules"}})
+			Means: "The agent does not start here. It needs root or CAP_NET_ADMIN (so does this command), Linux 5.13 and nft 1.0.1 or newer.",
+			Fix:   []string{"# run as root; install nftables; for missing modules, the distribution's package of extra kernel modules"}})
 	}
 	if olderThan(p.Kernel, 5, 13) {
 		return one(Finding{Level: Warning, What: what + ": Linux before 5.13 is not tested",

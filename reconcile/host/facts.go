@@ -37,7 +37,8 @@ type Facts struct {
 	// Inotify is why the directory can't be watched, empty if it can.
 	Inotify string
 
-	// Unread are the errors of what could not be read.
+	// Unread are the errors of what could not be read, each after what it is:
+	// addresses, interfaces, nf_tables, IPVS, iptables-legacy, sysctl.
 	Unread []string
 }
 
