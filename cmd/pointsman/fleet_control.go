@@ -41,7 +41,7 @@ type nodeAnswer struct {
 
 type troubleShown struct {
 	Kind   string    `json:"kind"`
-	Member string    `json:"member,omitempty"`
+	Member string    `json:"member,omitempty"` // its address, if it has no name
 	Since  time.Time `json:"since"`
 	Count  int       `json:"count"`
 	Detail string    `json:"detail,omitempty"`
@@ -63,7 +63,7 @@ func (c *control) nodes(w http.ResponseWriter, _ *http.Request) {
 	}
 	slices.SortFunc(answer.Nodes, func(a, b nodeAnswer) int { return cmp.Compare(a.Name, b.Name) })
 	for _, t := range s.View.Troubles {
-		answer.Troubles = append(answer.Troubles, troubleShown{Kind: string(t.Kind), Member: t.Member, Since: t.Since, Count: t.Count, Detail: t.Detail})
+		answer.Troubles = append(answer.Troubles, troubleShown{Kind: string(t.Kind), Member: subject(t), Since: t.Since, Count: t.Count, Detail: t.Detail})
 	}
 	reply(w, answer)
 }

@@ -137,9 +137,18 @@ func fleetText(s *gossip.Status) string {
 		texts = append(texts, fmt.Sprintf("%d of %d hosts are absent (%s)", len(absent), s.Known, shortList(absent)))
 	}
 	for _, t := range s.View.Troubles {
-		texts = append(texts, strings.TrimSpace(fmt.Sprintf("%s %s %s", t.Kind, t.Member, t.Detail)))
+		texts = append(texts, fmt.Sprintf("%s: %s", strings.TrimSpace(string(t.Kind)+" "+subject(t)), t.Detail))
 	}
 	return shortList(texts)
+}
+
+// subject names the host that a trouble is with, by its address if it has no
+// name; "" for a trouble of this host alone.
+func subject(t gossip.Trouble) string {
+	if t.Member == "" && t.Address.IsValid() {
+		return t.Address.String()
+	}
+	return t.Member
 }
 
 // shortList joins the first texts, and counts the others.

@@ -34,7 +34,7 @@ func showNodes(w io.Writer, a *nodesAnswer) {
 		fmt.Fprintf(w, "this host is isolated and judges by itself: %s\n", a.Isolated)
 	}
 	for _, t := range a.Troubles {
-		fmt.Fprintf(w, "trouble: %s %s (%d times since %s) %s\n", t.Kind, t.Member, t.Count, timeText(t.Since), t.Detail)
+		fmt.Fprintf(w, "trouble: %s (%d times since %s): %s\n", strings.TrimSpace(t.Kind+" "+t.Member), t.Count, timeText(t.Since), t.Detail)
 	}
 }
 
