@@ -272,13 +272,13 @@ func (l *Loop) input(d *Desired) *Input {
 		Services: d.Services, Node: Node{Name: l.NodeName, Zone: d.Zone},
 	}
 	var why []string
-	for _, s := range []host.Stack{addrs.V4, addrs.V6} {
+	for i, s := range []host.Stack{addrs.V4, addrs.V6} {
 		for _, a := range s.Addresses {
 			in.Addresses = append(in.Addresses, a.Addr)
 		}
 		chosen, reason := host.NodePortAddresses(s, d.InternalIPs, l.NodePortCIDRs)
 		in.NodePortAddresses = append(in.NodePortAddresses, chosen...)
-		why = append(why, reason)
+		why = append(why, [...]string{"IPv4: ", "IPv6: "}[i]+reason)
 	}
 	slices.SortFunc(in.Addresses, netip.Addr.Compare)
 	l.report(&l.nodePorts, fmt.Sprintf("%v (%s)", in.NodePortAddresses, strings.Join(why, "; ")), func(text string) {
