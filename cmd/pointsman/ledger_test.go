@@ -404,3 +404,23 @@ func TestServes(t *testing.T) {
 		}
 	}
 }
+
+// What others serve is told apart from what this host does, by name.
+func TestNodesSayWhoIsBehind(t *testing.T) {
+	own := &inForce{result: newTellers().state(upTo(3), 0, ""), state: pastState{"1111111111111111", commitX},
+		past: past{States: []pastState{{Hash: "1111111111111111"}, {Hash: "0123456789abcdef"}}}}
+	a := &nodesAnswer{Self: "n1"}
+	for _, c := range []struct{ name, says, serves, notes string }{
+		{"n1", "what it said a moment ago", "1111111111111111", "this host"},
+		{"n2", "1111111111111111 " + commitX, "1111111111111111", ""},
+		{"n3", "0123456789abcdef " + commitY + " +2 stale held", "0123456789abcdef +2 stale", "behind, holds a change"},
+		{"n4", "fedcba9876543210 kept", "fedcba9876543210", "differs, keeps a last state"},
+		{"n5", "", "", ""},
+	} {
+		n := nodeAnswer{Name: c.name}
+		n.serve(c.says, c.name == a.Self, own)
+		if got := strings.Join(n.notes(a), ", "); got != c.notes || n.Serves != c.serves {
+			t.Errorf("%s: %q, notes %q; want %q, %q", c.name, n.Serves, got, c.serves, c.notes)
+		}
+	}
+}

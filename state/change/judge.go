@@ -28,7 +28,7 @@ func (l Limits) exceeded(loss Loss) bool {
 
 // Loss is what a change takes away of one kind of thing.
 type Loss struct {
-	Before int      // how many there were; 0 where nothing goes
+	Before int      // how many there were; 0 where so little goes that it doesn't matter
 	Gone   int      // how many of them would not be there any more; others may come
 	First  []string // the names of the first of them
 }
@@ -44,8 +44,10 @@ func (l *Loss) gone(name string) {
 
 // Verdict is what Judge says of a change.
 type Verdict struct {
-	Services  Loss // that some host serves
-	Endpoints Loss // in use; one with another address or port is another one
+	// Services are those that some host serves, Endpoints those of them that are
+	// in use; one with another address or port is another one. If only what this
+	// host loses is too much, it's that.
+	Services, Endpoints Loss
 
 	// Reasons are why the change is to be held; there are none if it isn't.
 	Reasons []string
@@ -67,15 +69,25 @@ func Judge(before, after []*state.Service, node string, l Limits) Verdict {
 			here.see(b, a)
 		}
 	})
-	fleet.count()
-	here.count()
-	v := Verdict{Services: fleet.services, Endpoints: fleet.endpoints}
-	if fleet.services.Gone > 0 && !l.AllowEmpty && !slices.ContainsFunc(after, isServed) {
+	empty := fleet.services.Gone > 0 && !slices.ContainsFunc(after, isServed)
+	fleet.count(empty || here.matters())
+	here.count(false)
+	v := Verdict{Services: l.worse(fleet.services, here.services), Endpoints: l.worse(fleet.endpoints, here.endpoints)}
+	if empty && !l.AllowEmpty {
 		v.Reasons = append(v.Reasons, "no Service is left")
 	}
 	v.Reasons = append(v.Reasons, l.reasons("Services", fleet.services, here.services)...)
 	v.Reasons = append(v.Reasons, l.reasons("endpoints", fleet.endpoints, here.endpoints)...)
 	return v
+}
+
+// worse gives the loss that is to be told: this host's, if that alone is too
+// much.
+func (l Limits) worse(fleet, here Loss) Loss {
+	if l.exceeded(here) && !l.exceeded(fleet) {
+		return here
+	}
+	return fleet
 }
 
 // reasons gives the one reason that is to be told of a kind, if any.
@@ -126,16 +138,33 @@ func (v *view) see(b, a *state.Service) {
 	}
 }
 
-// count counts what there was. Nearly every change takes next to nothing away,
-// and then nobody needs to know.
-func (v *view) count() {
-	if v.services.Gone+v.endpoints.Gone == 0 {
+// count counts what there was, where that matters: nearly every change takes
+// next to nothing away.
+func (v *view) count(always bool) {
+	if !always && !v.matters() {
 		return
 	}
 	for _, s := range v.before {
 		if v.serves(s) {
 			v.services.Before++
-			v.endpoints.Before += len(endpoints(s, inUse))
+			v.endpoints.Before += usable(s)
 		}
 	}
+}
+
+func (v *view) matters() bool { return max(v.services.Gone, v.endpoints.Gone) > AtLeast }
+
+// usable counts a Service's endpoints in use. Of one port they are each another
+// one.
+func usable(s *state.Service) int {
+	if len(s.Ports) != 1 {
+		return len(endpoints(s, inUse))
+	}
+	n := 0
+	for k := range s.Ports[0].Endpoints {
+		if inUse(&s.Ports[0].Endpoints[k]) {
+			n++
+		}
+	}
+	return n
 }
