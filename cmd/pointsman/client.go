@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -55,7 +56,11 @@ func unreachable(socket string, err error) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%s: permission denied; are you root, or in the socket's group?", socket)
 	}
-	return fmt.Errorf("the agent doesn't answer: %w", err)
+	var asked *url.Error // which names a URL that is nobody's business
+	if errors.As(err, &asked) {
+		err = asked.Err
+	}
+	return fmt.Errorf("the agent doesn't answer on %q: %w", socket, err)
 }
 
 func newRequest(ctx context.Context, method, path string, body any) (*http.Request, error) {

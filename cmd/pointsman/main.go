@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -85,5 +86,10 @@ func usageError(c *cli.Context, err error, _ bool) error {
 	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
 		name += " " + c.Command.Name
 	}
-	return usage("%v; see %s --help", err, name)
+	text := err.Error()
+	// The flag package says no more; of our flags only durations can be such values.
+	if strings.HasPrefix(text, "invalid value ") {
+		text = strings.Replace(text, ": parse error", ": not a time such as 30s, 15m or 24h", 1)
+	}
+	return usage("%s; see %s --help", text, name)
 }
