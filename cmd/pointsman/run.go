@@ -162,7 +162,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	if a.fleet, err = newFleet(o.fleet, log); err != nil {
 		return nil, err
 	}
-	registry.MustRegister(newFleetMetrics(a.fleet))
+	registry.MustRegister(newFleetMetrics(a.fleet), newSyncMetrics(c.String("manifests")))
 	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
 	a.source = newSource(c, o, log)
 	a.source.watcher, a.source.health, a.source.fleet, a.source.metrics = a.watcher, a.health, a.fleet, newManifestMetrics(registry, a.watcher)

@@ -14,6 +14,7 @@ import (
 	"pointsman/reconcile"
 	"pointsman/state"
 	"pointsman/state/change"
+	"pointsman/state/gitsync"
 	"pointsman/state/manifest"
 )
 
@@ -31,6 +32,7 @@ type statusAnswer struct {
 	Known     int                    `json:"known"`
 	Errors    int                    `json:"errors"` // of the manifests
 	Warnings  int                    `json:"warnings"`
+	Sync      *gitsync.Status        `json:"sync,omitempty"` // where the manifests are what pointsman sync published
 	Held      *heldAnswer            `json:"held,omitempty"`
 	Service   *serviceStatus         `json:"service,omitempty"`
 }
@@ -75,6 +77,10 @@ func (c *control) status(w http.ResponseWriter, r *http.Request) {
 	d := c.source.latest.Load()
 	if d != nil {
 		answer.Services, answer.Endpoints = len(d.Services), endpoints(d.Services)
+	}
+	var err error
+	if answer.Sync, err = syncStatus(c.source.dir); err != nil {
+		answer.Health.Degraded = append(answer.Health.Degraded, "sync: "+err.Error())
 	}
 	if name := r.URL.Query().Get("service"); name != "" {
 		if answer.Service = serviceOf(d, name, c.source.nodeName); answer.Service == nil {
@@ -140,6 +146,7 @@ func showStatus(w io.Writer, a *statusAnswer) {
 	if a.Commit != "" {
 		fmt.Fprintf(w, "commit\t%s\n", a.Commit)
 	}
+	showSync(w, a.Sync)
 	switch {
 	case a.Alone:
 		fmt.Fprintf(w, "fleet\tthis host alone\n")

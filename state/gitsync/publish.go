@@ -52,11 +52,11 @@ func (s *session) publish(p Published) error {
 
 // link points current to a tree.
 func (s *session) link(target string) error {
-	link := filepath.Join(s.cfg.Dest, currentLink)
+	link := filepath.Join(s.cfg.Dest, CurrentLink)
 	if now, err := os.Readlink(link); err == nil && now == target {
 		return nil
 	}
-	temp := filepath.Join(s.cfg.Dest, "."+currentLink)
+	temp := filepath.Join(s.cfg.Dest, "."+CurrentLink)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

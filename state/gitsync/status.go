@@ -13,11 +13,13 @@ import (
 
 // The names in DEST.
 const (
-	currentLink = "current"
-	commitsDir  = "commits"
-	statusFile  = "status.json"
-	repoDir     = "repository.git"
-	lockFile    = "lock"
+	// CurrentLink leads to the published tree.
+	CurrentLink = "current"
+
+	commitsDir = "commits"
+	statusFile = "status.json"
+	repoDir    = "repository.git"
+	lockFile   = "lock"
 
 	// RecordFile is in each published tree. No manifest is looked for in a hidden
 	// file.
@@ -92,7 +94,7 @@ func readJSON(file string, into any) error {
 // lastPublished gives what is published: the tree knows. Should it be gone, the
 // status still does, so that its loss doesn't open the way back.
 func lastPublished(dest string, s Status) (*Published, error) {
-	link := filepath.Join(dest, currentLink)
+	link := filepath.Join(dest, CurrentLink)
 	info, err := os.Lstat(link)
 	if err == nil && info.Mode()&fs.ModeSymlink == 0 {
 		return nil, fmt.Errorf("%s is not a link, so sync didn't make it, and won't replace it", link)

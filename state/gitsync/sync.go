@@ -173,7 +173,7 @@ func (s *session) standing(p Published, files []entry) bool {
 	if s.last == nil || s.last.Commit != p.Commit || s.last.Path != p.Path || s.cfg.Strict && s.last.Errors > 0 {
 		return false
 	}
-	link := filepath.Join(s.cfg.Dest, currentLink)
+	link := filepath.Join(s.cfg.Dest, CurrentLink)
 	target, err := os.Readlink(link)
 	if err != nil || target != filepath.Join(commitsDir, p.Commit) {
 		return false
