@@ -42,6 +42,11 @@ func cleanup(c *cli.Context) error {
 		return err
 	}
 	defer unlock()
+	unlockHost, err := lockHost()
+	if err != nil {
+		return fmt.Errorf("%w; stop it first", err)
+	}
+	defer unlockHost()
 	if err := reconcile.Cleanup(c.Context); err != nil {
 		return err
 	}

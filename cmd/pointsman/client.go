@@ -25,9 +25,14 @@ func ask(ctx context.Context, socket, path string, answer any) error {
 // maxAnswer bounds what is read of an agent's answer.
 const maxAnswer = 256 << 20
 
+// patience is how long an agent may take to begin its answer. One that's frozen
+// takes for ever.
+const patience = 5 * time.Second
+
 // call sends a request to the running agent and decodes its answer.
 func call(ctx context.Context, socket, method, path string, body, answer any) error {
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		ResponseHeaderTimeout: patience,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},

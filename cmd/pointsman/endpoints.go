@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -133,16 +134,23 @@ func getEndpointsCommand() *cli.Command {
 	}
 }
 
-// endpointsOf leaves those of a namespace and a Service.
-func endpointsOf(c *cli.Context, a *endpointsAnswer) {
+// endpointsOf leaves those of a namespace and a Service. One that isn't there is
+// rather a typing error than nothing to show.
+func endpointsOf(c *cli.Context, a *endpointsAnswer) error {
 	ns, service := c.String("namespace"), c.Args().First()
+	if before, after, found := strings.Cut(service, "/"); found {
+		ns, service = before, after
+	}
 	kept := a.Endpoints[:0]
 	for _, e := range a.Endpoints {
 		if (ns == "" || e.Namespace == ns) && (service == "" || e.Service == service) {
 			kept = append(kept, e)
 		}
 	}
-	a.Endpoints = kept
+	if a.Endpoints = kept; len(kept) > 0 || ns+service == "" {
+		return nil
+	}
+	return fmt.Errorf("no endpoint of %s is known here", strings.TrimPrefix(ns+"/"+cmp.Or(service, "*"), "/"))
 }
 
 func showEndpoints(w io.Writer, a *endpointsAnswer) {

@@ -233,6 +233,7 @@ func TestFleetBackendDies(t *testing.T) {
 
 	b1.Close()
 	until(t, agents, "10.20.0.11:8080", true, "kept, since too few would be left: ")
+	agents[0].degraded("served by endpoints that fail their probes: default/web")
 	w.Backends[1].Serve(lab.TCP, 8080)
 	t.Logf("back on every host after %v", until(t, agents, "10.20.0.12:8080", true, ""))
 	until(t, agents, "10.20.0.11:8080", false, "down: ")

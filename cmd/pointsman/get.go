@@ -42,7 +42,7 @@ func namespaceFlag() *cli.StringFlag {
 }
 
 // get asks the agent and shows its answer.
-func get[T any](path string, filter func(*cli.Context, *T), show func(io.Writer, *T)) cli.ActionFunc {
+func get[T any](path string, filter func(*cli.Context, *T) error, show func(io.Writer, *T)) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if c.Command.ArgsUsage == "" && c.NArg() > 0 || c.NArg() > 1 {
 			return usage("get %s: what is %q?", c.Command.Name, c.Args().Get(c.NArg()-1))
@@ -56,7 +56,9 @@ func get[T any](path string, filter func(*cli.Context, *T), show func(io.Writer,
 			return err
 		}
 		if filter != nil {
-			filter(c, answer)
+			if err := filter(c, answer); err != nil {
+				return err
+			}
 		}
 		if format == "json" {
 			return writeJSON(c.App.Writer, answer)
@@ -82,10 +84,10 @@ func getProblemsCommand() *cli.Command {
 }
 
 // problemsOf leaves the problems of a namespace, and those of no object.
-func problemsOf(c *cli.Context, a *problemsAnswer) {
+func problemsOf(c *cli.Context, a *problemsAnswer) error {
 	ns := c.String("namespace")
 	if ns == "" {
-		return
+		return nil
 	}
 	kept := a.Problems[:0]
 	for _, p := range a.Problems {
@@ -101,6 +103,7 @@ func problemsOf(c *cli.Context, a *problemsAnswer) {
 		}
 	}
 	a.Stale = stale
+	return nil
 }
 
 func showProblems(w io.Writer, a *problemsAnswer) {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -39,4 +40,19 @@ func lockState(dir string) (unlock func(), err error) {
 		return nil, fmt.Errorf("state directory: %s: %w", f.Name(), err)
 	}
 	return func() { f.Close() }, nil
+}
+
+// lockHost makes sure that no other agent programs this host, whatever its
+// state directory: two would undo each other's rules for ever. What tells them
+// apart is the network namespace, and so does the name of an abstract socket
+// (unix(7)). The kernel gives it up when the process ends.
+func lockHost() (unlock func(), err error) {
+	l, err := net.Listen("unix", "@pointsman/agent")
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, fmt.Errorf("%w, with another state directory", errRunning)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock this host: %w", err)
+	}
+	return func() { l.Close() }, nil
 }

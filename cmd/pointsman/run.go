@@ -95,6 +95,11 @@ func run(c *cli.Context) error {
 		return err
 	}
 	defer unlock()
+	unlockHost, err := lockHost()
+	if err != nil {
+		return err
+	}
+	defer unlockHost()
 	a, err := newAgent(c, o, log)
 	if err != nil {
 		return err
@@ -165,7 +170,8 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	registry.MustRegister(newFleetMetrics(a.fleet), newSyncMetrics(c.String("manifests")))
 	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
 	a.source = newSource(c, o, log)
-	a.source.watcher, a.source.health, a.source.fleet, a.source.metrics = a.watcher, a.health, a.fleet, newManifestMetrics(registry, a.watcher)
+	a.source.watcher, a.source.health, a.source.fleet = a.watcher, a.health, a.fleet
+	a.source.metrics, a.source.kept = newManifestMetrics(registry, a.watcher), newKeptWatch(registry)
 	if a.addrs, err = host.NewWatcher(addressesSettle); err != nil {
 		return nil, fmt.Errorf("addresses of this host: %w", err)
 	}

@@ -32,6 +32,7 @@ type source struct {
 
 	approvals chan approval
 	overlay   state.Overlayer
+	kept      *keptWatch
 	changed   chan struct{} // capacity 1, no data
 	latest    atomic.Pointer[reconcile.Desired]
 	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
@@ -153,7 +154,9 @@ func (s *source) serve() {
 	if r == nil {
 		return
 	}
-	services := s.overlay.Overlay(servedBy(r.Services, s.nodeName), health)
+	declared := servedBy(r.Services, s.nodeName)
+	services := s.overlay.Overlay(declared, health)
+	s.warnKept(declared, services)
 	d := &reconcile.Desired{Services: services, Zone: s.zone}
 	for _, n := range r.Nodes {
 		d.FleetIPs = append(d.FleetIPs, n.Addresses...)
@@ -170,6 +173,18 @@ func (s *source) serve() {
 	case s.changed <- struct{}{}:
 	default:
 	}
+}
+
+// warnKept says which Services are served by endpoints that fail.
+func (s *source) warnKept(declared, effective []*state.Service) {
+	began, ended := s.kept.look(declared, effective)
+	if len(began) > 0 {
+		s.log.Warn("endpoints fail their probes and are served all the same: too few would be left", "services", shortList(began))
+	}
+	if len(ended) > 0 {
+		s.log.Info("enough endpoints answer again", "services", shortList(ended))
+	}
+	s.health.Degraded("served by endpoints that fail their probes", shortList(s.kept.names()))
 }
 
 // maxLogged bounds the problems that one load logs; validate shows them all.

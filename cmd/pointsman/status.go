@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -118,16 +119,19 @@ func statusCommand() *cli.Command {
 		Description: "The exit code is 0 only if the kernel is as it should be and this host isn't drained; with\n" +
 			"--service only if each of its frontends also has an endpoint to go to from here. That\n" +
 			"makes it a track_script for keepalived.",
-		Flags:        append(getFlags(), stringFlag("service", "", "the Service `NAMESPACE/NAME`")),
+		Flags:        append(getFlags(), stringFlag("service", "", "the Service `NAMESPACE/NAME` (without a namespace: default)")),
 		Before:       loadConfig,
 		OnUsageError: usageError,
 		Action: func(c *cli.Context) error {
 			var shown statusAnswer
 			path := "/v1/status"
 			if name := c.String("service"); name != "" {
-				path += "?service=" + name
+				if !strings.Contains(name, "/") {
+					name = "default/" + name
+				}
+				path += "?service=" + url.QueryEscape(name)
 			}
-			err := get(path, func(_ *cli.Context, a *statusAnswer) { shown = *a }, showStatus)(c)
+			err := get(path, func(_ *cli.Context, a *statusAnswer) error { shown = *a; return nil }, showStatus)(c)
 			if err == nil && !shown.healthy() {
 				return cli.Exit("", exitError)
 			}

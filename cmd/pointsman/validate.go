@@ -44,6 +44,7 @@ func validate(c *cli.Context) error {
 		return err
 	}
 	var all []manifest.Problem
+	hollow := 0
 	for _, dir := range c.Args().Slice() {
 		snapshot, err := manifest.ReadDir(dir)
 		if err != nil {
@@ -58,6 +59,10 @@ func validate(c *cli.Context) error {
 		}
 		fmt.Fprintf(c.App.ErrWriter, "%s: %d files, %d services, %d endpoints\n",
 			dir, len(snapshot.Files), len(r.Services), endpoints(r.Services))
+		if len(r.Services) == 0 && !manifest.HasErrors(r.Problems) {
+			hollow++
+			fmt.Fprintf(c.App.ErrWriter, "%s: warning: there is no Service, so a host would keep what it serves\n", dir)
+		}
 	}
 	if err := writeProblems(c.App.Writer, format, all); err != nil {
 		return err
@@ -68,7 +73,7 @@ func validate(c *cli.Context) error {
 			errors++
 		}
 	}
-	return verdict(c, "errors", errors, len(all)-errors)
+	return verdict(c, "errors", errors, len(all)-errors+hollow)
 }
 
 // base is the directory that an argument of validate means: the one of a file,
