@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
 	"pointsman/reconcile"
 	"pointsman/reconcile/nft"
+	"pointsman/state/gitsync"
 	"pointsman/state/manifest"
 )
 
@@ -49,7 +51,7 @@ func planCommand() *cli.Command {
 // repositoryFlag has a long name beside its usual one, by which the
 // configuration file would hold the URL for pointsman sync.
 func repositoryFlag() cli.Flag {
-	f := stringFlag("repository", "", "the `DIR` in whose git repository --commit is looked up (default: --manifests)")
+	f := stringFlag("repository", "", "the `DIR` in whose git repository --commit is looked up (default: that of pointsman sync, or of --manifests)")
 	f.Aliases = []string{"repo"}
 	return f
 }
@@ -103,6 +105,9 @@ func planned(c *cli.Context) (*manifest.Snapshot, error) {
 	dir := c.String("repository")
 	if dir == "" {
 		dir = c.String("manifests")
+		if dest := syncDest(dir); dest != "" {
+			return fetched(c.Context, dest, commit)
+		}
 	}
 	s, err := committed(c.Context, dir, commit)
 	switch {
@@ -112,6 +117,25 @@ func planned(c *cli.Context) (*manifest.Snapshot, error) {
 		return nil, fmt.Errorf("%s: commit %s has nothing there", dir, commit)
 	}
 	return s, nil
+}
+
+// fetched gives the manifests of a commit that pointsman sync has fetched.
+func fetched(ctx context.Context, dest, commit string) (*manifest.Snapshot, error) {
+	dir, err := os.MkdirTemp("", "pointsman-plan-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	tree := filepath.Join(dir, "tree")
+	id, err := gitsync.Extract(ctx, dest, commit, tree)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dest, err)
+	}
+	s, err := manifest.ReadDir(tree)
+	if err == nil {
+		s.Commit = id
+	}
+	return s, err
 }
 
 // basis is what a plan compares with.

@@ -12,22 +12,33 @@ import (
 	"pointsman/state/gitsync"
 )
 
-// syncStatus gives what `pointsman sync` says of the directory that it publishes
-// manifests to; nil where they come some other way. It goes by the names alone:
-// DEST/current need not be there yet.
-func syncStatus(manifests string) (*gitsync.Status, error) {
-	for dir := filepath.Clean(manifests); ; dir = filepath.Dir(dir) {
-		if filepath.Base(dir) == gitsync.CurrentLink {
-			status, err := gitsync.ReadStatus(filepath.Dir(dir))
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil, nil
-			}
-			return &status, err
+// syncDest gives the directory that `pointsman sync` publishes to, where the
+// manifests are what it published; "" where they come some other way.
+func syncDest(manifests string) string {
+	manifests, err := filepath.Abs(manifests)
+	if err != nil {
+		return "" // there's no working directory
+	}
+	for dir := manifests; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if filepath.Base(dir) != gitsync.CurrentLink {
+			continue
 		}
-		if dir == filepath.Dir(dir) {
-			return nil, nil
+		if _, err := gitsync.ReadStatus(filepath.Dir(dir)); !errors.Is(err, fs.ErrNotExist) {
+			return filepath.Dir(dir)
 		}
 	}
+	return ""
+}
+
+// syncStatus gives what `pointsman sync` says of the manifests; nil where they
+// aren't its.
+func syncStatus(manifests string) (*gitsync.Status, error) {
+	dest := syncDest(manifests)
+	if dest == "" {
+		return nil, nil
+	}
+	status, err := gitsync.ReadStatus(dest)
+	return &status, err
 }
 
 // syncText says what is wrong with the sync, "" if nothing is.
