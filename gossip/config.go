@@ -81,8 +81,8 @@ func checkBind(ap netip.AddrPort) error {
 
 // check says what's wrong with a configuration, and fills in what was left out.
 func (c *ClusterConfig) check() error {
-	if c.NodeName == "" || len(c.NodeName) > maxName {
-		return fmt.Errorf("gossip: node name %q: want 1 to %d bytes", c.NodeName, maxName)
+	if !plain(c.NodeName) || len(c.NodeName) > maxName {
+		return fmt.Errorf("gossip: node name %q: want 1 to %d bytes, printable and without blanks", c.NodeName, maxName)
 	}
 	if len(c.Fleet) > maxFleet {
 		return fmt.Errorf("gossip: fleet name %q: more than %d bytes", c.Fleet, maxFleet)

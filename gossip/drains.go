@@ -129,7 +129,7 @@ func (d *drain) active(now time.Time) bool { return d.drained && now.Unix() < d.
 func (d *drain) kept(now time.Time) bool { return now.Unix() < d.keep }
 
 func (d *drain) state() *state.Drain {
-	return &state.Drain{Target: d.target, Reason: oneLine(d.reason), By: d.by, Since: time.Unix(d.since, 0), Until: time.Unix(d.until, 0)}
+	return &state.Drain{Target: d.target, Reason: oneLine(d.reason), By: oneLine(d.by), Since: time.Unix(d.since, 0), Until: time.Unix(d.until, 0)}
 }
 
 // oneLine makes a text fit for a table on a terminal, which what a peer sent may

@@ -44,7 +44,7 @@ func decodeMeta(b []byte) Meta {
 	flags := r.u8()
 	return Meta{
 		Leaving: flags&metaLeaving != 0, Drained: flags&metaDrained != 0, Isolated: flags&metaIsolated != 0,
-		Release: r.str8(), Commit: r.str8(), BootID: r.str8(),
+		Release: oneLine(r.str8()), Commit: oneLine(r.str8()), BootID: oneLine(r.str8()),
 	}
 }
 

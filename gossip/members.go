@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -113,6 +114,8 @@ func (m *members) may(n *memberlist.Node) error {
 		return err
 	case n.Name == m.self:
 		return nil // this host, or a conflict that memberlist finds
+	case !plain(n.Name):
+		return errors.New("its name isn't one that could be shown")
 	case !compatible(n):
 		return fmt.Errorf("it speaks protocol %d-%d (%d), delegate %d-%d (%d)", n.PMin, n.PMax, n.PCur, n.DMin, n.DMax, n.DCur)
 	case m.peers == nil && m.all[n.Name] == nil && len(m.all) >= maxMembers:
@@ -128,6 +131,12 @@ func (m *members) may(n *memberlist.Node) error {
 		return fmt.Errorf("its Node manifest has the addresses %v", peer.Addresses)
 	}
 	return nil
+}
+
+// plain reports whether a name is made of printable characters, none of them a
+// blank: whoever holds the key chooses it, and it's shown on terminals.
+func plain(name string) bool {
+	return name != "" && oneLine(name) == name && !strings.Contains(name, " ")
 }
 
 // compatible tells whether a node's protocol versions agree with this host's.

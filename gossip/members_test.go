@@ -33,6 +33,8 @@ func TestWhoMayBeAMember(t *testing.T) {
 		"no peers":                {node: aNode("n3", "10.0.0.1"), may: true},
 		"this host":               {node: aNode("self", "10.0.0.77"), peers: peers, may: true},
 		"no name":                 {node: aNode("", "10.0.0.1")},
+		"a name of two words":     {node: aNode("n 3", "10.0.0.1")},
+		"a name for terminals":    {node: aNode("n3\x1b[2J", "10.0.0.1")},
 		"no port":                 {node: aNode("n1", "10.0.0.1"), spoil: func(n *memberlist.Node) { n.Port = 0 }},
 		"no address":              {node: aNode("n1", "10.0.0.1"), spoil: func(n *memberlist.Node) { n.Addr = nil }},
 		"delegate from 255 on":    {node: aNode("n1", "10.0.0.1"), spoil: func(n *memberlist.Node) { n.DMin, n.DMax = 255, 255 }},

@@ -43,6 +43,12 @@ func fleetConfig(c *cli.Context, node string) (cfg gossip.Config, err error) {
 	if cfg.Bind, err = gossip.ParseBind(bind); err != nil {
 		return cfg, usage("--gossip-bind: %v", err)
 	}
+	switch {
+	case cfg.KeyringFile != "" && cfg.Insecure:
+		return cfg, usage("--gossip-insecure has no meaning with --gossip-keyring")
+	case cfg.KeyringFile == "" && !cfg.Insecure && !cfg.Bind.Addr().IsLoopback():
+		return cfg, usage("--gossip-bind %s needs --gossip-keyring FILE (see pointsman keygen): without one, whoever reaches the port can switch off every Service; --gossip-insecure does without", bind)
+	}
 	if advertise != "" {
 		if cfg.Advertise, err = netip.ParseAddr(advertise); err != nil {
 			return cfg, usage("--gossip-advertise: %q is no IP address", advertise)

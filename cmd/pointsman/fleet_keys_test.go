@@ -143,7 +143,7 @@ func TestC76NoKeyNoStart(t *testing.T) {
 	} {
 		w.refuses(n1, name, c.says, "--gossip-bind", n1.Addr4().String(), "--gossip-keyring", c.ring)
 	}
-	w.refuses(n1, "no keyring", "needs a keyring", "--gossip-bind", n1.Addr4().String())
+	w.refuses(n1, "no keyring", "needs --gossip-keyring", "--gossip-bind", n1.Addr4().String())
 	w.refuses(n1, "wildcard", "others can't reach", "--gossip-bind", "0.0.0.0", "--gossip-insecure")
 	w.agent(n1, "--gossip-bind", n1.Addr4().String(), "--gossip-insecure").end(15)
 	w.agent(n1, "--gossip-bind", "127.0.0.1")
