@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"pointsman/state/gitsync"
 	"pointsman/state/manifest"
 )
 
@@ -99,29 +100,15 @@ func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 		return slices.Contains(hooks, name)
 	})
 	cmd.Env = append(cmd.Env, "LC_ALL=C")
-	out, errs := &capped{left: maxHistory}, &capped{left: 4096}
+	out, errs := gitsync.NewCapped(maxHistory), gitsync.NewCapped(4096)
 	cmd.Stdout, cmd.Stderr = out, errs
 	err := cmd.Run()
 	switch {
-	case out.left < 0:
+	case out.Over():
 		return nil, fmt.Errorf("git %s gives more than %d MiB", args[0], maxHistory>>20)
 	case errors.As(err, new(*exec.ExitError)):
-		first, _, _ := strings.Cut(strings.TrimSpace(errs.kept.String()), "\n")
+		first, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n")
 		return nil, &gitError{"git " + args[0] + ": " + strings.TrimPrefix(first, "fatal: ")}
 	}
-	return out.kept.Bytes(), err
-}
-
-// capped is a buffer that forgets what doesn't fit: left is then negative. The
-// buffer isn't embedded, for io.Copy would use its ReadFrom, which has no limit.
-type capped struct {
-	kept bytes.Buffer
-	left int
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	if c.left -= len(p); c.left >= 0 {
-		c.kept.Write(p)
-	}
-	return len(p), nil
+	return out.Bytes(), err
 }

@@ -1,7 +1,6 @@
 package gitsync
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,12 +82,12 @@ func failed(err error, code int) bool {
 
 // output gives what git prints. The first argument is the command's name.
 func (g *git) output(ctx context.Context, args ...string) ([]byte, error) {
-	out := &capped{left: maxOutput}
+	out := NewCapped(maxOutput)
 	err := g.run(ctx, call{args: args, limit: localTimeout, stdout: out})
-	if err == nil && out.left < 0 {
+	if err == nil && out.Over() {
 		err = fmt.Errorf("git %s gives more than %d MiB", args[0], maxOutput>>20)
 	}
-	return out.kept.Bytes(), err
+	return out.Bytes(), err
 }
 
 // line gives the one line that git prints.
@@ -114,7 +113,7 @@ func (g *git) run(ctx context.Context, c call) error {
 	defer cancel()
 	full := append([]string{"--git-dir=" + g.dir}, g.config...)
 	cmd := exec.CommandContext(timed, "git", append(full, c.args...)...)
-	errs := &capped{left: maxErrors}
+	errs := NewCapped(maxErrors)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.env, c.stdin, c.stdout, errs
 	cmd.Dir = "/"
 	if g.held != nil {
@@ -131,7 +130,7 @@ func (g *git) run(ctx context.Context, c call) error {
 	}
 	// git has the network to wait for before it writes.
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: g.largest, Max: g.largest}, nil)
-	return explain(timed, c, cmd.Wait(), errs.kept.String())
+	return explain(timed, c, cmd.Wait(), errs.String())
 }
 
 // explain makes of a command's end an error that says what git said.
@@ -184,18 +183,4 @@ func printable(said string) []string {
 		}
 	}
 	return lines
-}
-
-// capped is a buffer that forgets what doesn't fit: left is then negative. The
-// buffer isn't embedded, for io.Copy would use its ReadFrom, which has no limit.
-type capped struct {
-	kept bytes.Buffer
-	left int
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	if c.left -= len(p); c.left >= 0 {
-		c.kept.Write(p)
-	}
-	return len(p), nil
 }

@@ -199,12 +199,13 @@ func TestBlobsThatDoNotFit(t *testing.T) {
 	}
 }
 
+// What a command prints is copied to the buffer as exec does it.
 func TestCapped(t *testing.T) {
 	t.Parallel()
 	for size, kept := range map[int]int{9: 9, 10: 10, 11: 0} {
-		c := &capped{left: 10}
-		if _, err := io.Copy(c, strings.NewReader(strings.Repeat("x", size))); err != nil || c.kept.Len() != kept || (c.left < 0) != (size > 10) {
-			t.Errorf("of %d bytes %d are kept, %d are left: %v", size, c.kept.Len(), c.left, err)
+		c := NewCapped(10)
+		if _, err := io.Copy(c, strings.NewReader(strings.Repeat("x", size))); err != nil || len(c.Bytes()) != kept || c.Over() != (size > 10) {
+			t.Errorf("of %d bytes %d are kept, over: %v, %v", size, len(c.Bytes()), c.Over(), err)
 		}
 	}
 }

@@ -103,9 +103,9 @@ func (c *checker) useGPG(ctx context.Context, home string, keys []byte) error {
 	timed, cancel := context.WithTimeout(ctx, localTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(timed, "gpg", "--quiet", "--import")
-	said := &capped{left: maxErrors}
+	said := NewCapped(maxErrors)
 	cmd.Env, cmd.Stdin, cmd.Stderr, cmd.Dir = c.env, strings.NewReader(string(keys)), said, "/"
-	return explain(timed, call{args: []string{"verify: gpg --import"}, limit: localTimeout}, cmd.Run(), said.kept.String())
+	return explain(timed, call{args: []string{"verify: gpg --import"}, limit: localTimeout}, cmd.Run(), said.String())
 }
 
 func (c *checker) with(keys ...string) {
