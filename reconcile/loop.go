@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"pointsman/reconcile/host"
@@ -78,6 +79,9 @@ type Loop struct {
 	refused   string    // the ranges that are not in force, and why
 	nodePorts string    // where NodePorts answer, and why there
 
+	// latest is what the last sync began with, for those who explain it.
+	latest atomic.Pointer[Input]
+
 	// timeout bounds a family's sync: nft must not be able to wedge the loop.
 	// Loading 250,000 endpoints takes 5 s.
 	timeout time.Duration
@@ -134,6 +138,10 @@ func families() []nft.Family {
 
 // Journal must be run beside the loop.
 func (l *Loop) Journal() *host.Journal { return l.journal }
+
+// Latest is what the last sync, successful or not, was to make the kernel equal
+// to; nil before the first. It must not be changed.
+func (l *Loop) Latest() *Input { return l.latest.Load() }
 
 // Run reconciles until ctx ends. It leaves the rules in place.
 func (l *Loop) Run(ctx context.Context) error {
@@ -228,6 +236,7 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 // A family that fails doesn't hold back the other.
 func (l *Loop) sync(ctx context.Context, desired *Desired) error {
 	in := l.input(desired)
+	l.latest.Store(in)
 	var first error
 	for _, t := range l.tables {
 		if err := l.syncTable(ctx, t, in); err != nil && first == nil {
