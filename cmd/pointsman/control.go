@@ -31,18 +31,36 @@ type control struct {
 	health *reconcile.Health
 }
 
+// reads are the questions: GET. Who may open the socket may ask them.
+func (c *control) reads() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"/v1/status":    c.status,
+		"/v1/problems":  c.problems,
+		"/v1/served":    c.served,
+		"/v1/endpoints": c.endpoints,
+		"/v1/nodes":     c.nodes,
+		"/v1/drains":    c.drains,
+	}
+}
+
+// changes are what an operator may have the agent do: POST.
+func (c *control) changes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"/v1/drain":   c.drain,
+		"/v1/undrain": c.undrain,
+		"/v1/approve": c.approve,
+		"/v1/reload":  c.reload,
+	}
+}
+
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", c.status)
-	mux.HandleFunc("GET /v1/problems", c.problems)
-	mux.HandleFunc("GET /v1/served", c.served)
-	mux.HandleFunc("GET /v1/endpoints", c.endpoints)
-	mux.HandleFunc("GET /v1/nodes", c.nodes)
-	mux.HandleFunc("GET /v1/drains", c.drains)
-	mux.HandleFunc("POST /v1/drain", c.drain)
-	mux.HandleFunc("POST /v1/undrain", c.undrain)
-	mux.HandleFunc("POST /v1/approve", c.approve)
-	mux.HandleFunc("POST /v1/reload", c.reload)
+	for path, answer := range c.reads() {
+		mux.HandleFunc("GET "+path, answer)
+	}
+	for path, answer := range c.changes() {
+		mux.HandleFunc("POST "+path, answer)
+	}
 	return mux
 }
 
