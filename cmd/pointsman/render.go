@@ -9,6 +9,7 @@ import (
 
 	"pointsman/reconcile"
 	"pointsman/reconcile/nft"
+	"pointsman/state"
 	"pointsman/state/manifest"
 )
 
@@ -16,6 +17,7 @@ func renderCommand() *cli.Command {
 	flags := []cli.Flag{
 		configFlag(),
 		listFlag("address", "an `ADDRESS` of the node, which NodePorts answer on (repeatable; default: the Node manifest's)"),
+		stringFlag("health", "", "a YAML `FILE` of what the fleet is supposed to have seen: down: [ADDR:PORT, ...] and drains: [node NAME, ...]"),
 	}
 	flags = append(flags, rangeFlags()...)
 	flags = append(flags, nodeFlags()...)
@@ -25,7 +27,11 @@ func renderCommand() *cli.Command {
 		ArgsUsage: "DIR",
 		Description: "Prints, as commands that nft -f reads, the tables that the manifests mean on a node.\n" +
 			"It needs neither root nor a kernel, so that a change can be looked at before it's pushed.\n" +
-			"What is wrong with the manifests goes to standard error, and what is right is rendered.",
+			"What is wrong with the manifests goes to standard error, and what is right is rendered.\n\n" +
+			"Without --health every endpoint is as its manifest declares it. With it the rules are those\n" +
+			"of a fleet that has seen some endpoints down, or drains some:\n\n" +
+			"   down: [10.20.0.11:8080, 10.20.0.12]\n" +
+			"   drains: [node n2, endpoint 10.20.0.13, service shop/web]",
 		Flags:        flags,
 		Before:       loadConfig,
 		OnUsageError: usageError,
@@ -70,6 +76,13 @@ func renderInput(c *cli.Context, r *manifest.Result) (*reconcile.Input, error) {
 		return nil, err
 	}
 	in := &reconcile.Input{Services: servedBy(r.Services, name), Node: reconcile.Node{Name: name, Zone: c.String("zone")}}
+	if path := c.String("health"); path != "" {
+		health, err := readSupposed(path, in.Services)
+		if err != nil {
+			return nil, fmt.Errorf("--health: %w", err)
+		}
+		in.Services = state.Overlay(in.Services, health)
+	}
 	if in.ServiceCIDRs, err = prefixes(c, "service-cidr"); err != nil {
 		return nil, err
 	}
