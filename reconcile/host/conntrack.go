@@ -53,15 +53,16 @@ func ForgetFlows(ctx context.Context, f Family, stale func(Flow) bool) (removed 
 
 // eachFlow lists the UDP entries. What visit gets is valid during the call.
 func eachFlow(ctx context.Context, f Family, visit func(Flow)) error {
-	return eachEntry(ctx, f, func(attributes []byte) {
+	return eachEntry(ctx, f, udpFilter(), func(attributes []byte) {
 		if flow, ok := parseFlow(attributes); ok {
 			visit(flow)
 		}
 	})
 }
 
-// eachEntry lists them undecoded, and on an old kernel those that aren't UDP.
-func eachEntry(ctx context.Context, f Family, visit func(attributes []byte)) error {
+// eachEntry lists the entries that a filter leaves, undecoded, and on an old
+// kernel others, too.
+func eachEntry(ctx context.Context, f Family, filter []nl.NetlinkRequestData, visit func(attributes []byte)) error {
 	s, err := subscribe(unix.NETLINK_NETFILTER, requestBuffer) // to no group
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func eachEntry(ctx context.Context, f Family, visit func(attributes []byte)) err
 	defer s.file.Close()
 	defer s.interruptOn(ctx)()
 	request := conntrackRequest(f, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
-	for _, a := range onlyUDP() {
+	for _, a := range filter {
 		request.AddData(a)
 	}
 	return s.query(request, func(message []byte) {
@@ -108,23 +109,4 @@ func conntrackRequest(f Family, operation, flags int) *nl.NetlinkRequest {
 	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|operation, flags)
 	request.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(f), Version: nl.NFNETLINK_V0})
 	return request
-}
-
-// What the library's nl lacks of linux/netfilter/nfnetlink_conntrack.h.
-const (
-	ctaTupleZone       = 3
-	ctaFilter          = 25
-	ctaFilterOrigFlags = 1
-	filterByProtocol   = 1 << 3 // CTA_FILTER_F_CTA_PROTO_NUM, of net/netfilter/nf_internals.h
-)
-
-// onlyUDP makes the kernel leave other protocols out (Linux 5.8). Older ones
-// ignore it and send all, so parseFlow looks at the protocol, too.
-func onlyUDP() []nl.NetlinkRequestData {
-	tuple := nl.NewRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_ORIG, nil)
-	protocol := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_PROTO, nil)
-	protocol.AddRtAttr(nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_UDP})
-	filter := nl.NewRtAttr(unix.NLA_F_NESTED|ctaFilter, nil)
-	filter.AddRtAttr(ctaFilterOrigFlags, nl.Uint32Attr(filterByProtocol))
-	return []nl.NetlinkRequestData{tuple, filter}
 }

@@ -116,7 +116,7 @@ func TestForgetFlows(t *testing.T) {
 	expectFlows(t, flows(t, IPv4), v4...)
 	expectFlows(t, flows(t, IPv6), v6)
 	all, udp := 0, 0
-	if err := eachEntry(t.Context(), IPv4, func(b []byte) {
+	if err := eachEntry(t.Context(), IPv4, udpFilter(), func(b []byte) {
 		all++
 		if _, ok := parseFlow(b); ok {
 			udp++

@@ -3,7 +3,8 @@
 // are tracked, sysctls. It is the only importer of vishvananda/netlink. Nothing
 // in it writes but ForgetFlows, which removes what its caller picks.
 //
-// Four things leave it. Addrs is a plain value, followed by a Watcher. Journal
+// Five things leave it. Addrs is a plain value, followed by a Watcher. Journal
 // tells which nf_tables transactions touched our tables, and Judge which of
-// those were not ours. ForgetFlows shows the UDP flows. Sysctl reads a sysctl.
+// those were not ours. ForgetFlows shows the UDP flows, EachConnection those of
+// all protocols. Sysctl reads a sysctl.
 package host

@@ -3,8 +3,6 @@ package host
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -62,21 +60,4 @@ func TestAnswer(t *testing.T) {
 			t.Errorf("%s: %d visited", name, visited)
 		}
 	}
-}
-
-// FuzzParseFlow: nonsense is refused and doesn't crash, and no entry passes
-// without the tuple that its removal needs.
-func FuzzParseFlow(f *testing.F) {
-	e := newEntries(f)
-	e.addText(unix.IPPROTO_UDP, "192.0.2.50:1 10.96.0.10:53 10.20.0.11:54", "[2001:db8::50]:1 [2001:db8::1]:53 [2001:db8::2]:54")
-	for _, family := range []Family{IPv4, IPv6} {
-		if err := eachEntry(f.Context(), family, func(b []byte) { f.Add(slices.Clone(b)) }); err != nil {
-			f.Fatal(err)
-		}
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if flow, ok := parseFlow(b); ok && (len(flow.copyKey()) < 20 || flow.text() == "" || !flow.Source.IsValid()) {
-			t.Error(fmt.Sprint(flow))
-		}
-	})
 }
