@@ -162,9 +162,7 @@ func (a *Agent) Drain(d state.Drain) error { return a.cluster.Drain(d) }
 func (a *Agent) Undrain(t state.DrainTarget) error { return a.cluster.Undrain(t) }
 
 // DrainSelf drains this host until it has booted again.
-func (a *Agent) DrainSelf(reason string, until time.Time) error {
-	return a.cluster.DrainSelf(reason, until)
-}
+func (a *Agent) DrainSelf(d state.Drain) error { return a.cluster.DrainSelf(d) }
 
 // Run probes, gossips and judges until ctx is done; it then returns nil.
 func (a *Agent) Run(ctx context.Context) error {

@@ -23,6 +23,10 @@ const (
 	maxKept  = maxDrain + 24*time.Hour
 )
 
+// DefaultGrace is the grace of a drain that says nothing of it: those of the
+// first agents end with the reason.
+const DefaultGrace = 5 * time.Minute
+
 // A drain is an entry of the one map that all members hold and any may write:
 // for each target the one of the highest version is kept. It's immutable.
 type drain struct {
@@ -42,6 +46,9 @@ type drain struct {
 	// drain ends when that host runs with another.
 	boot string
 
+	grace int64 // seconds
+	file  bool  // see state.Drain
+
 	version uint64
 	sum     uint64
 	message []byte
@@ -56,10 +63,14 @@ func newDrain(d drain) *drain {
 	}
 	m = appendTarget(m, d.target)
 	m = appendStr8(m, d.boot)
-	d.message = appendBytes16(m, []byte(d.reason))
+	m = appendU64(appendBytes16(m, []byte(d.reason)), uint64(d.grace))
+	d.message = append(m, flagFile*boolByte(d.file))
 	d.sum = sum64(d.message)
 	return &d
 }
+
+// flagFile is the one flag of a drain's last byte.
+const flagFile = 1
 
 func boolByte(b bool) byte {
 	if b {
@@ -114,8 +125,14 @@ func decodeDrain(message []byte) (*drain, bool) {
 	d.target = readTarget(r)
 	d.boot = r.str8()
 	d.reason = string(r.bytes16())
-	return d, !r.bad && len(d.reason) <= maxReason && d.until <= d.keep
+	d.grace = int64(DefaultGrace / time.Second)
+	if len(r.rest) > 0 {
+		d.grace, d.file = int64(r.u64()), r.u8()&flagFile != 0
+	}
+	return d, !r.bad && len(d.reason) <= maxReason && d.until <= d.keep && graceful(d.grace)
 }
+
+func graceful(seconds int64) bool { return 0 <= seconds && seconds <= int64(maxKept/time.Second) }
 
 // newer is a total order: last writer wins, of two that wrote at once the one
 // whose name is the greater.
@@ -129,7 +146,8 @@ func (d *drain) active(now time.Time) bool { return d.drained && now.Unix() < d.
 func (d *drain) kept(now time.Time) bool { return now.Unix() < d.keep }
 
 func (d *drain) state() *state.Drain {
-	return &state.Drain{Target: d.target, Reason: oneLine(d.reason), By: oneLine(d.by), Since: time.Unix(d.since, 0), Until: time.Unix(d.until, 0)}
+	return &state.Drain{Target: d.target, Reason: oneLine(d.reason), By: oneLine(d.by), Since: time.Unix(d.since, 0), Until: time.Unix(d.until, 0),
+		Grace: time.Duration(d.grace) * time.Second, File: d.file}
 }
 
 // oneLine makes a text fit for a table on a terminal, which what a peer sent may
@@ -255,6 +273,8 @@ func checkDrain(d state.Drain, now time.Time) error {
 		return fmt.Errorf("drain %v: it would end at once (until %v)", d.Target, d.Until.Format(time.RFC3339))
 	case d.Until.Sub(now) > maxDrain:
 		return fmt.Errorf("drain %v: it would last longer than a year (until %v)", d.Target, d.Until.Format(time.RFC3339))
+	case !graceful(int64(d.Grace / time.Second)):
+		return fmt.Errorf("drain %v: %v is no time for its connections", d.Target, d.Grace)
 	}
 	return nil
 }

@@ -64,6 +64,8 @@ func TestCheckDrain(t *testing.T) {
 		"no name":    {state.Drain{Target: state.DrainTarget{Service: state.ObjectName{Namespace: "a"}}, Until: until}, false},
 		"long name":  {state.Drain{Target: state.DrainTarget{Node: string(make([]byte, 300))}, Until: until}, false},
 		"over":       {state.Drain{Target: node, Until: today}, false},
+		"no grace":   {state.Drain{Target: node, Until: until, Grace: -time.Second}, false},
+		"much grace": {state.Drain{Target: node, Until: until, Grace: 1 << 62}, false},
 		"too long":   {state.Drain{Target: node, Until: today.Add(maxDrain + time.Second)}, false},
 	} {
 		if err := checkDrain(c.d, today); (err == nil) != c.good {

@@ -287,7 +287,7 @@ func TestDrainSelfAndReboot(t *testing.T) {
 			dir = t.TempDir()
 		}
 		s.joined()
-		if err := s.hosts[2].DrainSelf("shutdown", time.Now().Add(time.Hour)); err != nil {
+		if err := s.hosts[2].DrainSelf(state.Drain{Reason: "shutdown", Until: time.Now().Add(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 		drained := func(n int) func(*Cluster) bool {

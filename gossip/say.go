@@ -77,10 +77,11 @@ func (c *Cluster) SetMeta(m Meta) {
 // until it's undrained. Since is now, if it's zero; By is this host.
 func (c *Cluster) Drain(d state.Drain) error { return c.drain(d, "") }
 
-// DrainSelf drains this host for its shutdown: until then, or until the agent
+// DrainSelf is Drain of this host, for its shutdown: it ends also when the agent
 // runs with another boot id than ClusterConfig's.
-func (c *Cluster) DrainSelf(reason string, until time.Time) error {
-	return c.drain(state.Drain{Target: state.DrainTarget{Node: c.cfg.NodeName}, Reason: reason, Until: until}, c.cfg.BootID)
+func (c *Cluster) DrainSelf(d state.Drain) error {
+	d.Target = state.DrainTarget{Node: c.cfg.NodeName}
+	return c.drain(d, c.cfg.BootID)
 }
 
 func (c *Cluster) drain(d state.Drain, boot string) error {
@@ -94,7 +95,7 @@ func (c *Cluster) drain(d state.Drain, boot string) error {
 	return c.writeDrain(d.Target, func() *drain {
 		reason := d.Reason[:min(len(d.Reason), maxReason)]
 		return c.store.drains.write(drain{target: d.Target, drained: true, reason: reason, boot: boot,
-			since: d.Since.Unix(), until: d.Until.Unix()}, c.cfg.NodeName)
+			since: d.Since.Unix(), until: d.Until.Unix(), grace: int64(d.Grace / time.Second), file: d.File}, c.cfg.NodeName)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pointsman/state"
 )
@@ -25,7 +26,7 @@ func exampleHeader() *header {
 }
 
 func exampleDrains() []*drain {
-	d := drain{drained: true, reason: "disk", by: "n2", since: today.Unix(), until: today.Unix() + 60, keep: today.Unix() + 60, version: 9, boot: "b"}
+	d := drain{drained: true, reason: "disk", by: "n2", since: today.Unix(), until: today.Unix() + 60, keep: today.Unix() + 60, version: 9, boot: "b", grace: 90, file: true}
 	var all []*drain
 	for _, target := range []state.DrainTarget{
 		{Node: "n1"},
@@ -82,7 +83,7 @@ func TestFormat(t *testing.T) {
 	}{
 		"bucket": {exampleBucket().message, "AQECbjEAAAADAAAABAGAAAAAAAAAAAAAAoAAAAAAAAAABoAAAAAAAAAFAA=="},
 		"header": {exampleHeader().message, "AgECbjEAAAADAAAABQAAAAAAAABNAAAAAAAAAFgACQACdjEDYWJjAA=="},
-		"drain":  {exampleDrains()[0].message, "AwECbjIAAAAAAAAACQEAAAAAa0nSAAAAAABrSdI8AAAAAGtJ0jwBAm4xAWIABGRpc2s="},
+		"drain":  {exampleDrains()[0].message, "AwECbjIAAAAAAAAACQEAAAAAa0nSAAAAAABrSdI8AAAAAGtJ0jwBAm4xAWIABGRpc2sAAAAAAAAAWgE="},
 	} {
 		if got := base64.StdEncoding.EncodeToString(c.message); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -90,9 +91,29 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// drainTail is how much longer drains are than those of the first agents.
+const drainTail = 9
+
+// TestDrainOfFirstAgents: it's read, held and passed on as it is.
+func TestDrainOfFirstAgents(t *testing.T) {
+	message, err := base64.StdEncoding.DecodeString("AwECbjIAAAAAAAAACQEAAAAAa0nSAAAAAABrSdI8AAAAAGtJ0jwBAm4xAWIABGRpc2s=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := *exampleDrains()[0]
+	want.grace, want.file = int64(DefaultGrace/time.Second), false
+	want.message, want.sum = message, sum64(message)
+	if d, ok := decodeDrain(message); !ok || !reflect.DeepEqual(d, &want) {
+		t.Errorf("%+v, want %+v", d, want)
+	}
+}
+
 func TestCutMessagesAreRefused(t *testing.T) {
 	for _, m := range gossipedExamples() {
 		for n := range m {
+			if kind(m[0]) == kindDrain && n == len(m)-drainTail {
+				continue // the first agents' drains end there
+			}
 			s := newStore("a", 1)
 			if s.apply(m[:n:n], today).news {
 				t.Errorf("kind %d: %d of %d bytes are taken", m[0], n, len(m))
@@ -137,6 +158,8 @@ func TestMalformedMessages(t *testing.T) {
 		"a long meta":          newHeader(header{observer: "n", meta: make([]byte, maxMeta+1)}).message,
 		"a long reason":        newDrain(drain{by: "n", target: state.DrainTarget{Node: "n"}, reason: long}).message,
 		"no target":            newDrain(drain{by: "n"}).message,
+		"a grace of ages":      newDrain(drain{by: "n", target: state.DrainTarget{Node: "n"}, grace: 1 << 40}).message,
+		"a grace before":       newDrain(drain{by: "n", target: state.DrainTarget{Node: "n"}, grace: -1}).message,
 		"half a service":       newDrain(drain{by: "n", target: state.DrainTarget{Service: state.ObjectName{Name: "x"}}}).message,
 		"kept too short":       newDrain(drain{by: "n", target: state.DrainTarget{Node: "n"}, until: today.Unix() + 2, keep: today.Unix() + 1}).message,
 	} {

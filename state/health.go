@@ -107,7 +107,18 @@ type Drain struct {
 	By     string // the node where it was said
 	Since  time.Time
 	Until  time.Time
+
+	// Grace is what UDP flows get, from Since on: they have no end, so after it
+	// they are sent elsewhere.
+	Grace time.Duration
+
+	// File says that a file on By asks for it, and so long as it's there has it
+	// set again.
+	File bool
 }
+
+// GraceEnds is when UDP flows are sent elsewhere.
+func (d *Drain) GraceEnds() time.Time { return d.Since.Add(d.Grace) }
 
 // DrainTarget is a node, an endpoint (all its ports, if the port is 0) or a
 // Service: exactly one is set.

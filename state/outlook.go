@@ -131,9 +131,7 @@ func (o *outlook) drained(x *seen) Endpoint {
 	if x.down && serving {
 		cause.Kind = KeptAnyway
 	}
-	if e.Ready || x.down {
-		e.Cause = &cause
-	}
+	e.Cause = &cause
 	e.Ready, e.Serving, e.Terminating = false, serving, true
 	return e
 }

@@ -100,7 +100,7 @@ func TestOverlay(t *testing.T) {
 		{"a drain", "1 rs drained; 2 rs", "1 st drained; 2 rs"},
 		{"all drained still serve", "1 rs drained; 2 rs up drained", "1 st drained; 2 st drained"},
 		{"drained and down", "1 rs down drained; 2 rs", "1 t drained; 2 rs"},
-		{"drained while terminating already", "1 st drained; 2 rs", "1 st; 2 rs"},
+		{"drained while terminating already", "1 st drained; 2 rs", "1 st drained; 2 rs"},
 		{"a drain brings nothing into use", "1 s drained; 2 - drained", "1 s; 2 -"},
 		{"ready, but not declared serving", "1 r drained; 2 rs", "1 st drained; 2 rs"},
 

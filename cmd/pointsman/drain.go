@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"pointsman/gossip"
 )
 
 // defaultDrain is how long a drain is in force: forgotten ones end.
@@ -22,15 +24,19 @@ func drainCommand() *cli.Command {
 			"pointsman undrain on any host. Without a NAME the node is this one.",
 		Flags: []cli.Flag{
 			configFlag(), socketFlag(), durationFlag("for", defaultDrain, "the `TIME` after which it ends"),
+			durationFlag("grace", gossip.DefaultGrace, "the `TIME` that open connections get, as far as anything waits for them: UDP flows, which have no end, are sent elsewhere after it"),
 			stringFlag("reason", "", "a `TEXT` for those who wonder"),
 			boolFlag("until-boot", "of this node: it ends when the agent runs after the next boot (for a shutdown)"),
 		},
 		Before:       loadConfig,
 		OnUsageError: usageError,
 		Action: func(c *cli.Context) error {
-			q := &drainRequest{For: c.Duration("for"), Reason: c.String("reason"), UntilBoot: c.Bool("until-boot")}
+			q := &drainRequest{For: c.Duration("for"), Grace: c.Duration("grace"), Reason: c.String("reason"), UntilBoot: c.Bool("until-boot")}
 			if q.For <= 0 {
 				return usage("--for: %v is no time", q.For)
+			}
+			if q.Grace < 0 {
+				return usage("--grace: %v is no time", q.Grace)
 			}
 			return changeDrain(c, "/v1/drain", q)
 		},
