@@ -44,14 +44,15 @@ var inside = []struct {
 	{"reconcile/nft", nil},
 	{"reconcile/host", []string{"state"}},
 	{"reconcile/doctor", []string{"state", "reconcile/host"}},
-	{"reconcile", []string{"state", "reconcile/nft", "reconcile/host"}},
+	{"reconcile", []string{"state", "state/event", "reconcile/nft", "reconcile/host"}},
 	{"gossip/probe", []string{"state"}},
-	{"gossip", []string{"state", "gossip", "gossip/probe"}},
+	{"gossip", []string{"state", "state/event", "gossip", "gossip/probe"}},
 	{"state/manifest/pin", []string{"state", "state/manifest"}},
-	{"state/manifest", []string{"state"}},
+	{"state/manifest", []string{"state", "state/event"}},
 	// It's told by its caller how a tree is judged.
 	{"state/gitsync", nil},
 	{"state/change", []string{"state"}},
+	{"state/event", nil},
 	{"state", nil},
 }
 
