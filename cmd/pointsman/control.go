@@ -1,34 +1,22 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"time"
-
-	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"pointsman/gossip"
 	"pointsman/reconcile"
 )
 
-// socketFlag names the control socket.
-func socketFlag() *cli.StringFlag {
-	return stringFlag("socket", defaultSocket, "the agent's control socket, a `FILE`")
-}
-
 // control answers the commands that ask the running agent: HTTP with JSON on a
-// Unix socket. Who may open the socket is the file's mode: root, and its group.
+// Unix socket. Who may open the socket is the file's mode; who may change
+// something by it is in peer.go.
 type control struct {
+	group  int // the socket's
 	source *source
 	fleet  *gossip.Agent
 	health *reconcile.Health
+	loop   *reconcile.Loop
 }
 
 // reads are the questions: GET. Who may open the socket may ask them.
@@ -40,10 +28,12 @@ func (c *control) reads() map[string]http.HandlerFunc {
 		"/v1/endpoints": c.endpoints,
 		"/v1/nodes":     c.nodes,
 		"/v1/drains":    c.drains,
+		"/v1/names":     c.names,
 	}
 }
 
-// changes are what an operator may have the agent do: POST.
+// changes are what the agent may be made to do: POST. That takes more than to be
+// able to open the socket.
 func (c *control) changes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"/v1/drain":   c.drain,
@@ -59,7 +49,7 @@ func (c *control) handler() http.Handler {
 		mux.HandleFunc("GET "+path, answer)
 	}
 	for path, answer := range c.changes() {
-		mux.HandleFunc("POST "+path, answer)
+		mux.HandleFunc("POST "+path, c.privileged(answer))
 	}
 	return mux
 }
@@ -89,32 +79,4 @@ func (c *control) problems(w http.ResponseWriter, _ *http.Request) {
 func reply(w http.ResponseWriter, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
-}
-
-// socketMode lets the group in: an operator need not be root to ask.
-const socketMode = 0o660
-
-// listenControl makes the socket. One that nobody answers is left over from an
-// agent that was killed.
-func listenControl(ctx context.Context, path string) (net.Listener, error) {
-	if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
-		conn.Close()
-		return nil, fmt.Errorf("%s: another agent answers there", path)
-	} else if errors.Is(err, unix.ECONNREFUSED) {
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, socketMode); err != nil {
-		listener.Close()
-		return nil, err
-	}
-	return listener, nil
 }

@@ -22,6 +22,10 @@ type server struct {
 
 const listenAgain = 5 * time.Second
 
+// exchangeTimeout bounds a request with its answer, which those who never read
+// would make last for ever. It's longer than anybody is made to wait (maxWait).
+const exchangeTimeout = time.Minute
+
 // run serves until ctx ends. An empty address serves nothing.
 func (s *server) run(ctx context.Context) error {
 	if s.addr == "" {
@@ -31,7 +35,11 @@ func (s *server) run(ctx context.Context) error {
 	if listener == nil {
 		return nil
 	}
-	srv := &http.Server{Handler: s.handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	srv := &http.Server{
+		Handler: s.handler, MaxHeaderBytes: 16 << 10, ConnContext: withPeer,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout, IdleTimeout: time.Minute,
+	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
 	if err := srv.Serve(listener); ctx.Err() == nil {

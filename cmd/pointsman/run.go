@@ -40,6 +40,7 @@ func runCommand() *cli.Command {
 		stringFlag("healthz-listen", "0.0.0.0:10256", "`ADDRESS` of /healthz and /livez; \"\" turns it off"),
 		stringFlag("metrics-listen", "127.0.0.1:10249", "`ADDRESS` of /metrics; \"\" turns it off"),
 	}
+	flags = append(flags, socketFlags()...)
 	flags = append(flags, rangeFlags()...)
 	flags = append(flags, nodeFlags()...)
 	flags = append(flags, fleetFlags()...)
@@ -121,6 +122,7 @@ type options struct {
 	limits  change.Limits
 	loop    reconcile.Config
 	fleet   gossip.Config
+	socket  socketRights
 }
 
 // runOptions judges the command line before anything is touched: who mistypes a
@@ -156,6 +158,9 @@ func runOptions(c *cli.Context) (o options, err error) {
 	if o.loop.NodeName, err = nodeName(c); err != nil {
 		return o, err
 	}
+	if o.socket, err = socketRightsOf(c); err != nil {
+		return o, err
+	}
 	o.fleet, err = fleetConfig(c, o.loop.NodeName)
 	return o, err
 }
@@ -181,12 +186,16 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	a.servers = []*server{
 		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health)},
 		{name: "metrics", addr: c.String("metrics-listen"), open: listenTCP, handler: metricsHandler(registry)},
-		{name: "control socket", addr: c.String("socket"), open: listenControl, handler: (&control{source: a.source, fleet: a.fleet, health: a.health}).handler()},
+		{name: "control socket", addr: c.String("socket"), open: o.socket.listen, handler: a.control(o.socket.group).handler()},
 	}
 	for _, s := range a.servers {
 		s.log, s.health = log, a.health
 	}
 	return a, nil
+}
+
+func (a *agent) control(group int) *control {
+	return &control{group: group, source: a.source, fleet: a.fleet, health: a.health, loop: a.loop}
 }
 
 // addressesSettle is the time that a burst of changes of addresses gets.
