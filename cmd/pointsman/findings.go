@@ -13,9 +13,9 @@ import (
 )
 
 // outputFlag chooses among formats, the first of which is the default.
-func outputFlag(formats ...string) *cli.StringFlag {
-	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: env("output"), Value: formats[0],
-		Usage: "`FORMAT`: " + strings.Join(formats, ", ")}
+func outputFlag(formats ...string) *choiceFlag {
+	return &choiceFlag{&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: env("output"), Value: formats[0],
+		Usage: "`FORMAT`: " + strings.Join(formats, ", ")}, formats}
 }
 
 // outputOf gives the format that was chosen.

@@ -42,6 +42,12 @@ func durationFlag(name string, value time.Duration, usage string) *cli.DurationF
 	return &cli.DurationFlag{Name: name, EnvVars: env(name), Value: value, Usage: usage}
 }
 
+// choiceFlag is a flag with one of a few values, which shells complete.
+type choiceFlag struct {
+	*cli.StringFlag
+	choices []string
+}
+
 // rangeFlags are about the addresses and ports that Services may have. They
 // count wherever manifests are judged, so that CI judges as hosts do.
 func rangeFlags() []cli.Flag {

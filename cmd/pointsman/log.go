@@ -9,8 +9,8 @@ import (
 
 func logFlags() []cli.Flag {
 	return []cli.Flag{
-		stringFlag("log-format", "text", "`FORMAT` of the log: text or json"),
-		stringFlag("log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error"),
+		&choiceFlag{stringFlag("log-format", "text", "`FORMAT` of the log: text or json"), []string{"text", "json"}},
+		&choiceFlag{stringFlag("log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error"), []string{"debug", "info", "warn", "error"}},
 	}
 }
 

@@ -56,7 +56,7 @@ func originFlags() []cli.Flag {
 		stringFlag("ref", "main", "a branch's `NAME`, or a full name such as refs/tags/v1"),
 		stringFlag("path", "", "the `DIR` of the commit that holds the manifests (default: all of it)"),
 		stringFlag("dest", defaultDest, "the `DIR` in which current is published"),
-		stringFlag("verify", "", "the `KIND` of signature that a commit must have, or the tag: ssh or gpg"),
+		&choiceFlag{stringFlag("verify", "", "the `KIND` of signature that a commit must have, or the tag: ssh or gpg"), []string{"ssh", "gpg"}},
 		stringFlag("allowed-signers", "", "the `FILE` of who may sign: allowed signers as of ssh-keygen, or exported GPG keys"),
 		stringFlag("ssh-key", "", "a private repository's deploy key `FILE`"),
 		stringFlag("known-hosts", "", "the `FILE` of the server's host keys; no other server is spoken to"),
