@@ -12,6 +12,7 @@ import (
 
 	"pointsman/reconcile/host"
 	"pointsman/reconcile/nft"
+	"pointsman/state/event"
 )
 
 // Conntracker keeps the UDP flows that are tracked in line with what is
@@ -175,7 +176,7 @@ func (c *Conntracker) pass(ctx context.Context, t *flowTable) {
 	t.notBefore = began.Add(took + idle*took)
 	c.metrics.passed(t.family, took, n)
 	if n > 0 {
-		c.log.Info("UDP flows forgotten", "family", t.family, "flows", n, "why", why, "took", took.Round(100*time.Microsecond))
+		c.log.Info("UDP flows forgotten", "reason", event.UDPFlowsForgotten, "family", t.family, "flows", n, "why", why, "took", took.Round(100*time.Microsecond))
 	}
 	switch {
 	case err == nil:
@@ -232,7 +233,7 @@ func (c *Conntracker) failed(t *flowTable, err error) {
 	wait := min(backoff(t.failures), c.period)
 	t.notBefore = time.Now().Add(wait)
 	c.metrics.failures.WithLabelValues(string(t.family)).Inc()
-	c.log.Error("not all UDP flows could be looked at", "family", t.family, "error", err, "failures", t.failures, "retry", wait)
+	c.log.Error("not all UDP flows could be looked at", "reason", event.UDPFlowsUnchecked, "family", t.family, "error", err, "failures", t.failures, "retry", wait)
 	c.health.Degraded("UDP flows ("+string(t.family)+")", err.Error())
 }
 

@@ -1,6 +1,9 @@
 package reconcile
 
-import "pointsman/reconcile/host"
+import (
+	"pointsman/reconcile/host"
+	"pointsman/state/event"
+)
 
 // detectDrift finds out whether somebody else has changed our tables since
 // they were last right, and makes the next sync read them back.
@@ -16,7 +19,7 @@ func (l *Loop) detectDrift() {
 	}
 	for _, c := range verdict {
 		l.Metrics.drift.Inc()
-		l.Log.Warn("somebody else changed our rules, they are repaired", "change", c.String())
+		l.Log.Warn("somebody else changed our rules, they are repaired", "reason", event.DriftRepaired, "process", c.Process, "change", c.String())
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"pointsman/state/event"
 )
 
 // HealthServers are the HTTP servers behind healthCheckNodePorts, one for each
@@ -131,7 +133,7 @@ func (s *HealthServers) open(at netip.AddrPort) bool {
 	listener, err := net.Listen(network, at.String())
 	if err != nil {
 		if s.failed[at] != err.Error() {
-			s.log.Error("a health check port can't be had, will try again", "port", at, "error", err, "retry", s.retry)
+			s.log.Error("a health check port can't be had, will try again", "reason", event.HealthCheckPortFailed, "port", at, "error", err, "retry", s.retry)
 		}
 		s.failed[at] = err.Error()
 		return false
@@ -175,7 +177,7 @@ func (s *HealthServers) lost(at netip.AddrPort, srv *http.Server, err error) {
 	delete(s.running, at)
 	s.failed[at] = err.Error()
 	s.report()
-	s.log.Error("a health check port was lost, will try again", "port", at, "error", err, "retry", s.retry)
+	s.log.Error("a health check port was lost, will try again", "reason", event.HealthCheckPortFailed, "port", at, "error", err, "retry", s.retry)
 }
 
 // report tells the agent's health which ports are missing.

@@ -17,6 +17,7 @@ import (
 	"pointsman/reconcile/host"
 	"pointsman/reconcile/nft"
 	"pointsman/state"
+	"pointsman/state/event"
 )
 
 // Desired is what the manifests and the fleet say should be served.
@@ -204,7 +205,7 @@ func (l *Loop) succeeded(took time.Duration) {
 		l.notBefore = time.Now().Add(max(repairGap, took)) // a fight must not take all of the CPU
 	}
 	if l.failures > 0 {
-		l.Log.Info("the kernel has been programmed after all", "failures", l.failures)
+		l.Log.Info("the kernel has been programmed after all", "reason", event.ProgrammingRecovered, "failures", l.failures)
 		l.failures = 0
 	}
 	l.Health.Programmed(time.Now())
@@ -219,7 +220,7 @@ func (l *Loop) failed(err error) time.Duration {
 	l.Metrics.failures.Inc()
 	wait := backoff(l.failures)
 	l.notBefore = time.Now().Add(wait)
-	l.Log.Error("the kernel could not be programmed", "error", oneLine(err), "failures", l.failures, "retry", wait)
+	l.Log.Error("the kernel could not be programmed", "reason", event.ProgrammingFailed, "error", oneLine(err), "failures", l.failures, "retry", wait)
 	l.Health.Failed(fmt.Sprintf("nftables: %s (%d failures in a row)", oneLine(err), l.failures))
 	return wait
 }
@@ -291,7 +292,7 @@ func (l *Loop) input(d *Desired) *Input {
 	}
 	slices.SortFunc(in.Addresses, netip.Addr.Compare)
 	l.report(&l.nodePorts, fmt.Sprintf("%v (%s)", in.NodePortAddresses, strings.Join(why, "; ")), func(text string) {
-		l.Log.Info("NodePorts answer here", "addresses", text)
+		l.Log.Info("NodePorts answer here", "reason", event.NodePortAddresses, "addresses", text)
 	})
 	l.safeRanges(in, addrs, d)
 	return in
@@ -305,7 +306,7 @@ func (l *Loop) safeRanges(in *Input, addrs host.Addrs, d *Desired) {
 	text := strings.Join(append(service, local...), "; ")
 	l.Health.Degraded("ranges", text)
 	l.report(&l.refused, text, func(text string) {
-		l.Log.Error("a range is not in force: it would lock somebody out", "why", text)
+		l.Log.Error("a range is not in force: it would lock somebody out", "reason", event.RangeRefused, "why", text)
 	})
 }
 

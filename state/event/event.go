@@ -12,7 +12,6 @@ import (
 // The names of the attributes that say what an event is about. Of all others the
 // message tells.
 const (
-	ReasonKey   = "reason"
 	ObjectKey   = "object"   // such as Service shop/web, or Node n2
 	EndpointKey = "endpoint" // address:port
 	NodeKey     = "node"     // the endpoint's, or whose doing it was
@@ -94,11 +93,12 @@ func Of(r Record) (e Event, ok bool) {
 	return e, true
 }
 
-// Reason gives that of a record which is an event.
+// Reason gives that of a record which is an event. It's known by its type: other
+// records may have attributes of that name.
 func (r Record) Reason() (reason Reason, ok bool) {
 	for _, a := range r.Attrs {
-		if a.Key == ReasonKey {
-			reason, ok = a.Value.Any().(Reason)
+		if is, found := a.Value.Any().(Reason); found {
+			reason, ok = is, true
 		}
 	}
 	return reason, ok
@@ -113,7 +113,7 @@ func (r Record) Text() string {
 	_, event := r.Reason()
 	separator := ": "
 	for _, a := range r.Attrs {
-		if event && (a.Key == ReasonKey || new(Event).field(a.Key) != nil) {
+		if _, reason := a.Value.Any().(Reason); reason || event && new(Event).field(a.Key) != nil {
 			continue
 		}
 		b.WriteString(separator + a.Key + "=" + quoted(text(a.Value)))

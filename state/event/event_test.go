@@ -26,19 +26,18 @@ func TestOf(t *testing.T) {
 		want string // type, reason, object, endpoint, node, file, process and message
 	}{
 		{"an endpoint", func(l *slog.Logger) {
-			l.Warn("a is down", ReasonKey, EndpointDown, ObjectKey, "Service shop/web", EndpointKey, "10.20.0.11:8080", NodeKey, "n1")
+			l.Warn("a is down", "reason", EndpointDown, ObjectKey, "Service shop/web", EndpointKey, "10.20.0.11:8080", NodeKey, "n1")
 		}, "Warning|EndpointDown|Service shop/web|10.20.0.11:8080|n1|||a is down"},
 		{"what the message doesn't say", func(l *slog.Logger) {
-			l.Error("can't", "error", errors.New(`no "x"`), ReasonKey, ListenFailed, "retry", 5*time.Second, "at", time.Unix(0, 0), "empty", "")
+			l.Error("can't", "error", errors.New(`no "x"`), "reason", ListenFailed, "retry", 5*time.Second, "at", time.Unix(0, 0), "empty", "")
 		}, `Warning|ListenFailed||||||can't: error="no \"x\"" retry=5s at=1970-01-01T00:00:00Z empty=""`},
 		{"attributes before", func(l *slog.Logger) {
 			l.With(NodeKey, "n1", "x", 1).WithGroup("g").With("y", 2).Info("hello", slog.Group("h", "z", 3), "none", slog.GroupValue())
 		}, ""},
-		{"a reason before", func(l *slog.Logger) { l.With(ReasonKey, Started, FileKey, "f:1", ProcessKey, "p").Info("hello") },
+		{"a reason before", func(l *slog.Logger) { l.With("reason", Started, FileKey, "f:1", ProcessKey, "p").Info("hello") },
 			"Normal|Started||||f:1|p|hello"},
-		{"another reason", func(l *slog.Logger) { l.Info("drained", ReasonKey, "maintenance") }, ""},
-		{"a reason in a group", func(l *slog.Logger) { l.WithGroup("g").Info("hello", ReasonKey, Started) }, ""},
-		{"below the level", func(l *slog.Logger) { l.Debug("hello", ReasonKey, Started) }, ""},
+		{"another reason", func(l *slog.Logger) { l.Info("drained", "reason", "maintenance") }, ""},
+		{"below the level", func(l *slog.Logger) { l.Debug("hello", "reason", Started) }, ""},
 	} {
 		log, taken := logger(slog.LevelInfo, nil)
 		c.say(log)

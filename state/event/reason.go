@@ -5,8 +5,9 @@
 package event
 
 // Reason is why there's an event, in a word, as in Kubernetes' events. It's
-// given to a logger as the value of an attribute; ReasonKey is its name. The
-// words are part of what users rely on: they are searched for.
+// given to a logger as the value of an attribute: log.Warn("the kernel ...",
+// "reason", event.ProgrammingFailed). The words are part of what users rely on:
+// they are searched for.
 type Reason string
 
 // The reasons.
