@@ -268,40 +268,6 @@ func (a *Agent) publish() {
 	poke(a.changed)
 }
 
-// tellDrains logs what is drained now and wasn't, and the other way round.
-func (a *Agent) tellDrains(next map[state.DrainTarget]*state.Drain) {
-	last := map[state.DrainTarget]*state.Drain{}
-	if h := a.health.Load(); h != nil {
-		last = h.Drains
-	}
-	now := time.Now()
-	for t, d := range next {
-		if last[t] == nil && a.lines.take(now, lineRate, lineBurst) {
-			a.cfg.Log.Info("drained", "target", t, "by", d.By, "until", d.Until.UTC().Format(time.RFC3339), "reason", d.Reason)
-		}
-	}
-	for t := range last {
-		if next[t] == nil && a.lines.take(now, lineRate, lineBurst) {
-			a.cfg.Log.Info("a drain is over", "target", t)
-		}
-	}
-}
-
-// tellIsolated logs that this host begins to judge alone, or ends it.
-func (a *Agent) tellIsolated(why string) {
-	last := ""
-	if s := a.status.Load(); s != nil {
-		last = s.Isolated
-	}
-	switch {
-	case why == last:
-	case why != "":
-		a.cfg.Log.Warn("gossip: this host judges by itself alone", "why", why)
-	default:
-		a.cfg.Log.Info("gossip: this host judges with the fleet again")
-	}
-}
-
 func sameHealth(a, b *state.Health) bool {
 	return a.Verdicts == b.Verdicts && maps.EqualFunc(a.Drains, b.Drains, func(x, y *state.Drain) bool { return *x == *y })
 }

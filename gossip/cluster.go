@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/memberlist"
 	"golang.org/x/sync/errgroup"
+
+	"pointsman/state/event"
 )
 
 // Cluster is this host's part in the fleet. Its methods may be called at any
@@ -104,7 +106,7 @@ func (c *Cluster) noteLocked(t Trouble) {
 	}
 	c.view = nil
 	if c.troubles.note(t, time.Now()) {
-		c.cfg.Log.Warn("gossip: "+string(t.Kind), "member", t.Member, "address", t.Address, "detail", t.Detail)
+		c.tellTrouble(t)
 		poke(c.changed)
 	}
 }
@@ -115,7 +117,7 @@ func (c *Cluster) troubleLocked(k TroubleKind, err error) {
 		return
 	}
 	if err != nil {
-		c.cfg.Log.Error("gossip: "+string(k), "err", err)
+		c.cfg.Log.Error("gossip: "+string(k), "reason", event.FleetTrouble, "error", err)
 	}
 	c.changedLocked()
 }
@@ -191,7 +193,7 @@ func (c *Cluster) serve(ctx context.Context, list *memberlist.Memberlist) {
 	_ = group.Wait()
 	c.list.Store(nil)
 	if err := list.Shutdown(); err != nil {
-		c.cfg.Log.Warn("gossip: stop", "err", err)
+		c.cfg.Log.Warn("gossip: stop", "error", err)
 	}
 }
 
@@ -234,7 +236,7 @@ func (c *Cluster) deliver(ctx context.Context, list *memberlist.Memberlist) {
 					break
 				}
 				if err := list.SendReliable(node, m); err != nil {
-					c.cfg.Log.Debug("gossip: send", "to", r.to, "err", err)
+					c.cfg.Log.Debug("gossip: send", "to", r.to, "error", err)
 					break
 				}
 			}

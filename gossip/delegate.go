@@ -2,8 +2,6 @@ package gossip
 
 import (
 	"bytes"
-	"context"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -118,31 +116,6 @@ func (c *Cluster) memberIs(n *memberlist.Node, alive bool) {
 	}
 	c.countAlive()
 	c.changedLocked()
-}
-
-// What is logged at info of what others cause, members or drains: this many
-// lines at once, and so many a second.
-const (
-	lineBurst = 64
-	lineRate  = 1
-)
-
-// tellMember logs that a member is there, or isn't any more, and takes back what
-// was wrong with reaching it. Of a large fleet that starts, most is logged at
-// debug only.
-func (c *Cluster) tellMember(n *memberlist.Node, alive bool, now time.Time) {
-	level, address := slog.LevelDebug, n.Address()
-	if c.memberLog.take(now, lineRate, lineBurst) {
-		level = slog.LevelInfo
-	}
-	if !alive {
-		c.cfg.Log.Log(context.Background(), level, "gossip: a member is dead", "member", n.Name, "address", address)
-		return
-	}
-	c.troubles.over(CannotJoin, n.Name, n.Addr.String())
-	if n.Name != c.cfg.NodeName {
-		c.cfg.Log.Log(context.Background(), level, "gossip: a member is alive", "member", n.Name, "address", address)
-	}
 }
 
 // countAlive tells the queues how many members there are.

@@ -69,7 +69,7 @@ func (c *Cluster) reaches(ctx context.Context, list *memberlist.Memberlist, to s
 			return true // it's not a member any more
 		}
 		if err := list.SendBestEffort(node, largeMessage(c.cfg.NodeName)); err != nil {
-			c.cfg.Log.Debug("gossip: large packet", "to", to, "err", err)
+			c.cfg.Log.Debug("gossip: large packet", "to", to, "error", err)
 		}
 		if c.thanked(ctx, to) {
 			return true

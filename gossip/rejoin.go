@@ -96,7 +96,7 @@ func (c *Cluster) syncMembers(list *memberlist.Memberlist, name string) {
 		return
 	}
 	if _, err := list.Join([]string{name + "/" + node.Address()}); err != nil {
-		c.cfg.Log.Debug("gossip: push/pull", "with", name, "err", err)
+		c.cfg.Log.Debug("gossip: push/pull", "with", name, "error", err)
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist) {
 		return
 	}
 	c.counts.RejoinsFailed++
-	c.cfg.Log.Debug("gossip: join", "at", t, "err", err)
+	c.cfg.Log.Debug("gossip: join", "at", t, "error", err)
 	c.view = nil
 	c.troubles.note(Trouble{Kind: CannotJoin, Member: t.name, Address: t.address.Addr(), Detail: err.Error()}, time.Now())
 }

@@ -28,6 +28,7 @@ func (c *Cluster) SetPeers(peers []Peer) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.tellRemoved(byName)
 	added := false
 	for name := range byName {
 		_, had := c.members.peers[name]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"time"
+
+	"pointsman/state/event"
 )
 
 // tend does what is to be done at times, until ctx is done.
@@ -58,7 +60,7 @@ func (c *Cluster) tendOnce(t *tending, now time.Time) time.Duration {
 func (c *Cluster) pollKeyring() {
 	changed, err := c.keys.poll()
 	if changed {
-		c.cfg.Log.Info("gossip: the keyring changed", "keys", len(c.keys.ring.GetKeys()))
+		c.cfg.Log.Info("gossip: the keyring changed", "reason", event.KeyringChanged, "keys", len(c.keys.ring.GetKeys()))
 	}
 	c.trouble(BadKeyring, err)
 }
