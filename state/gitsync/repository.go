@@ -114,7 +114,7 @@ func (s *session) tidy(ctx context.Context, commit string) {
 		_, err = s.git.output(ctx, "gc", "--auto", "--quiet")
 	}
 	if err = errors.Join(err, s.prune(commit)); err != nil {
-		s.cfg.Log.Warn("tidying up", "dest", s.cfg.Dest, "err", err)
+		s.cfg.Log.Warn("tidying up", "dest", s.cfg.Dest, "error", err)
 	}
 }
 

@@ -47,7 +47,7 @@ func Sync(ctx context.Context, cfg Config, now time.Time) (Published, error) {
 	p, err := s.run(ctx, held)
 	s.conclude(p, err)
 	if failed := writeStatus(cfg.Dest, status); failed != nil {
-		cfg.Log.Warn("the status can't be written", "err", failed)
+		cfg.Log.Warn("the status can't be written", "error", failed)
 	}
 	return p, err
 }
@@ -104,7 +104,7 @@ func (s *session) run(ctx context.Context, held *os.File) (Published, error) {
 	if err == nil || ctx.Err() != nil || errors.As(err, new(*Refusal)) || s.sound(ctx) {
 		return p, err
 	}
-	s.cfg.Log.Warn("the repository is damaged, and is fetched anew", "dir", s.git.dir, "err", err)
+	s.cfg.Log.Warn("the repository is damaged, and is fetched anew", "dir", s.git.dir, "error", err)
 	if err := os.RemoveAll(s.git.dir); err != nil {
 		return s.former(), err
 	}
