@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"pointsman/state/event"
 )
 
 // WatchOptions adjust a Watcher; what is zero has the value given here.
@@ -189,7 +191,7 @@ func (w *Watcher) set(snap *Snapshot, err error) {
 	w.snap, w.err = snap, err
 	switch {
 	case err != nil:
-		w.opts.Log.Error("the manifests cannot be read, the last state is kept", "error", err)
+		w.opts.Log.Error("the manifests cannot be read, the last state is kept", "reason", event.LastStateKept, "error", err)
 	case was != nil:
 		w.opts.Log.Info("the manifests can be read again", "files", len(snap.Files))
 	}
