@@ -30,22 +30,24 @@ type Input struct {
 
 	ServiceCIDRs []netip.Prefix // --service-cidr
 	LocalCIDRs   []netip.Prefix // --local-cidr
+
+	// Uncounted leaves out what counts connections: --connection-metrics=false.
+	Uncounted bool
 }
 
 // sameHost reports whether two inputs differ in nothing but their Services.
 func (in *Input) sameHost(o *Input) bool {
 	return in.Node == o.Node && slices.Equal(in.NodePortAddresses, o.NodePortAddresses) &&
 		slices.Equal(in.Addresses, o.Addresses) && slices.Equal(in.ServiceCIDRs, o.ServiceCIDRs) &&
-		slices.Equal(in.LocalCIDRs, o.LocalCIDRs)
+		slices.Equal(in.LocalCIDRs, o.LocalCIDRs) && in.Uncounted == o.Uncounted
 }
 
 // Planner computes the ruleset of one family. What it worked out for a
 // Service is used again as long as the Service, the host and what the kernel
 // holds of it are the same values.
 type Planner struct {
-	family  nft.Family
-	program string
-	fixed   []nft.Chain
+	family           nft.Family
+	counting, silent fixed
 
 	// What was planned last, and what for.
 	last     Input
@@ -58,11 +60,7 @@ type Planner struct {
 
 // NewPlanner makes a planner.
 func NewPlanner(f nft.Family) *Planner {
-	p := &Planner{family: f, program: version()}
-	for _, c := range chains() {
-		p.fixed = append(p.fixed, translate(c, f))
-	}
-	return p
+	return &Planner{family: f, counting: newFixed(f, true), silent: newFixed(f, false)}
 }
 
 // planned is what one Service means.
@@ -108,17 +106,21 @@ func (p *Planner) Plan(in *Input, held func(group string) *nft.Group) *nft.Table
 		purges = append(purges, ps.purges...)
 		p.slots = max(p.slots, ps.slots)
 	}
-	t := p.assemble(groups)
+	t := p.assemble(in, groups)
 	t.Purges = purges
 	p.last, p.memo, p.table = *in, memo, t
 	return t
 }
 
 // assemble makes a table of groups, with the sets and chains that they need.
-func (p *Planner) assemble(groups map[string]*nft.Group) *nft.Table {
+func (p *Planner) assemble(in *Input, groups map[string]*nft.Group) *nft.Table {
+	always := &p.counting
+	if in.Uncounted {
+		always = &p.silent
+	}
 	t := &nft.Table{
-		Family: p.family, Schema: schema, Program: p.program,
-		Sets: slices.Clone(schema.Sets), Chains: slices.Clone(p.fixed),
+		Family: p.family, Schema: schema, Program: always.version,
+		Sets: slices.Clone(always.sets), Chains: slices.Clone(always.chains),
 		Groups: groups, Version: new(nft.Version),
 	}
 	for i := range p.slots {

@@ -84,6 +84,8 @@ func needs() []need {
 			nft.Chain{Name: "c", Hook: filter, Rules: []string{"numgen random mod 2 0"}}},
 		{"the reject expression (modules nft_reject, nft_reject_ipv4, nft_reject_ipv6)",
 			nft.Chain{Name: "c", Hook: filter, Rules: []string{"reject with icmp type port-unreachable"}}},
+		{"the counter expression (module nft_counter)",
+			nft.Chain{Name: "c", Hook: filter, Rules: []string{"counter"}}},
 		{"nat chains (module nft_chain_nat)", nft.Chain{Name: "c", Hook: nat("postrouting")}},
 		{"nat chains on the input hook (Linux 4.18)", nft.Chain{Name: "c", Hook: nat("input")}},
 		{"the masquerade expression (module nft_masq)",

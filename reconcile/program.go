@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"pointsman/reconcile/nft"
@@ -21,7 +22,7 @@ func frontendAnd(more ...nft.Field) []nft.Field {
 var schema = &nft.Schema{
 	Marked:   "dispatch",
 	OnDemand: []string{"pick-", "sticky-", "record-", "affinity-"},
-	Clients:  append([]nft.Field{nft.Addr}, frontendKey...),
+	Clients:  nft.Set{Key: append([]nft.Field{nft.Addr}, frontendKey...), Dynamic: clientsSize},
 	Sets: append([]nft.Set{
 		{Name: "cluster-ips", Key: []nft.Field{nft.Addr}},
 		{Name: "external-vips", Key: []nft.Field{nft.Addr}},
@@ -37,8 +38,21 @@ var schema = &nft.Schema{
 		{Name: "no-endpoints", Key: frontendKey, Verdict: true, Group: 3},
 		{Name: "firewalled", Key: frontendKey, Group: 3},
 		{Name: "source-ranges", Key: frontendAnd(nft.Addr), Interval: true, Group: 3},
+		connections,
 	}, slotMaps()...),
 }
+
+// clientsSize bounds the clients that a client set remembers, and the memory
+// that strangers can make the kernel use. When it's full, affinity is lost,
+// never a connection.
+const clientsSize = 1 << 20
+
+// connections has a counter for each pair of a frontend and an endpoint. (The
+// elements of the slot maps could count, too, but would begin again at nothing
+// whenever an endpoint changes its slot, and knftables can't say it.) The size
+// bounds what reading it costs, which grows with the square: a second of the
+// CPU if it's full, 30 ms for 10,000 pairs.
+var connections = nft.Set{Name: "connections", Key: frontendAnd(nft.Addr, nft.Service), Dynamic: 1 << 16}
 
 // The maps from a frontend and a slot number to an endpoint, one a protocol,
 // which is the end of the name.
@@ -71,11 +85,38 @@ const (
 	affinitySet = "affinity-"
 )
 
+// fixed is the part of a ruleset that Services don't change.
+type fixed struct {
+	version string
+	sets    []nft.Set
+	chains  []nft.Chain
+}
+
+// newFixed gives that of a family, with or without the rules that count
+// connections.
+func newFixed(f nft.Family, counting bool) fixed {
+	p := fixed{version: version(counting), sets: schema.Sets}
+	if !counting {
+		p.sets = slices.DeleteFunc(slices.Clone(p.sets), func(s nft.Set) bool { return s.Name == connections.Name })
+	}
+	for _, c := range chains(counting) {
+		p.chains = append(p.chains, translate(c, f))
+	}
+	return p
+}
+
 // chains are the fixed chains. The regular ones come first.
 //
 // The hooks and priorities, and the reason for each, are in the README.
-func chains() []nft.Chain {
-	return append([]nft.Chain{
+func chains(counting bool) []nft.Chain {
+	if counting {
+		return slices.Concat(regularChains(), countingChains(), baseChains("ct status dnat jump count"))
+	}
+	return slices.Concat(regularChains(), baseChains())
+}
+
+func regularChains() []nft.Chain {
+	return []nft.Chain{
 		{Name: "dispatch", Rules: []string{
 			ofFrontend + " vmap @services",
 		}},
@@ -123,12 +164,31 @@ func chains() []nft.Chain {
 		{Name: "firewall", Rules: []string{
 			ofFrontend + " @firewalled " + ofFrontend + " . ip saddr != @source-ranges drop",
 		}},
-	}, baseChains()...)
+	}
+}
+
+// countingChains count the connections that an endpoint is given. Those to
+// others' addresses that others translate (Docker, a transparent proxy, which
+// translates the whole internet) must not fill the set; every frontend that
+// has endpoints is in one of these three.
+func countingChains() []nft.Chain {
+	return []nft.Chain{
+		{Name: "count", Rules: []string{
+			"ct original ip daddr @cluster-ips goto counted",
+			withPorts + ofOriginal + " @masquerade-all goto counted",
+			withPorts + ofOriginal + " @masquerade-own goto counted",
+		}},
+		{Name: "counted", Rules: []string{
+			withPorts + "update @" + connections.Name + " { " + ofOriginal + " . ip daddr . th dport timeout 1d counter }",
+		}},
+	}
 }
 
 // baseChains attach the program. The nat hooks see the first packet of a
-// connection only; the filter hooks look at new connections only.
-func baseChains() []nft.Chain {
+// connection only; the filter hooks look at new connections only. More are
+// rules for connections that have been translated.
+func baseChains(more ...string) []nft.Chain {
+	translated := append([]string{"ct status dnat jump record"}, more...)
 	return []nft.Chain{
 		{Name: "filter-prerouting", Hook: &nft.Hook{Type: "filter", Hook: "prerouting", Priority: -110},
 			Rules: []string{"ct state new jump firewall"}},
@@ -152,9 +212,9 @@ func baseChains() []nft.Chain {
 			Rules: []string{"ct state new jump untranslated", "ct state new jump unallocated"}},
 		// A packet to a process of this host never passes postrouting.
 		{Name: "nat-input", Hook: &nft.Hook{Type: "nat", Hook: "input", Priority: 100},
-			Rules: []string{"ct status dnat jump record"}},
+			Rules: translated},
 		{Name: "nat-postrouting", Hook: &nft.Hook{Type: "nat", Hook: "postrouting", Priority: 100},
-			Rules: []string{"ct status dnat jump record", "ct status dnat jump masquerading"}},
+			Rules: append(slices.Clone(translated), "ct status dnat jump masquerading")},
 	}
 }
 
@@ -194,7 +254,9 @@ func recordName(slot, seconds int) string { return fmt.Sprintf("record-%d-%ds", 
 
 // affinity is the set of the clients of one slot number, of all frontends.
 func affinity(slot int) nft.Set {
-	return nft.Set{Name: fmt.Sprint(affinitySet, slot), Key: schema.Clients, Clients: true}
+	s := schema.Clients
+	s.Name = fmt.Sprint(affinitySet, slot)
+	return s
 }
 
 // translate gives a chain in the words of a family.
@@ -214,10 +276,10 @@ func translate(c nft.Chain, f nft.Family) nft.Chain {
 
 // version tells one program from another. It covers the chains and sets that
 // are made on demand through an example of each.
-func version() string {
+func version(counting bool) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%+v\n", *schema)
-	for _, c := range append(chains(), pick("pick-tcp-2", "tcp", endpointsMap+"tcp", 2),
+	for _, c := range append(chains(counting), pick("pick-tcp-2", "tcp", endpointsMap+"tcp", 2),
 		sticky("sticky-tcp-2-3", "tcp", stickyMap+"tcp", "pick-tcp-2", 3), record(1, 60)) {
 		fmt.Fprintf(h, "%s %+v %q\n", c.Name, c.Hook, c.Rules)
 	}

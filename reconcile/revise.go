@@ -56,7 +56,7 @@ func (p *Planner) revise(in *Input, held Held) *nft.Table {
 		p.table = nil
 		return nil
 	}
-	t := p.assemble(r.groups)
+	t := p.assemble(in, r.groups)
 	slices.Sort(r.changed)
 	t.Since, t.Changed, t.Purges = p.table.Version, slices.Compact(r.changed), r.purges
 	p.last, p.table = *in, t

@@ -14,7 +14,7 @@ import (
 
 // statement is one part of a rule: a match, or what is done.
 type statement struct {
-	do     string // match, vmap, dnat, update, or a word of its own: drop, fib source, ...
+	do     string // match, vmap, dnat, update, count, or a word of its own: drop, fib source, ...
 	fields []string
 	mod    int // of numgen
 	offset int
@@ -155,7 +155,8 @@ func (p *parser) statement() (statement, error) {
 	return p.match()
 }
 
-// update is what a rule adds to a set, with a timeout, which isn't traced.
+// update is what a rule adds to a set, with a timeout, which isn't traced, or
+// counts in it.
 func (p *parser) update() (statement, error) {
 	set := strings.TrimPrefix(p.word(), "@")
 	if !p.accept("{") {
@@ -167,6 +168,9 @@ func (p *parser) update() (statement, error) {
 		err = errors.New("update without a timeout")
 	}
 	p.word()
+	if p.accept("counter") {
+		s.do = "count"
+	}
 	if err == nil && !p.accept("}") {
 		err = errors.New("update without an end")
 	}

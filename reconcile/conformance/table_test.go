@@ -55,6 +55,9 @@ func TestTracer(t *testing.T) {
 						if fmt.Sprint(got) != fmt.Sprint(want) || f.plain(got) != r.wantIn(f) {
 							t.Errorf("%s to %s/%s (%s): traced %q, read %q, table %q", r.from, r.to, p, f.Family, got, want, r.wantIn(f))
 						}
+						for _, m := range miscounts(f.World, rulesets, conn) {
+							t.Errorf("%s to %s/%s (%s): %s", r.from, r.to, p, f.Family, m)
+						}
 					}
 				}
 			}

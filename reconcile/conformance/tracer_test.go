@@ -26,6 +26,9 @@ type tracer struct {
 	updates map[string]bool // what this connection adds to them
 	hops    []hop           // nodes that translated it
 	steps   int
+
+	counted   map[string]int // by the host that it's at
+	miscounts []string
 }
 
 // hop is a node that translated a connection.
@@ -91,7 +94,7 @@ func trace(w *reading.World, tables map[string]*ruleset, conn reading.Connection
 }
 
 func (t *tracer) run(conn reading.Connection) string {
-	t.updates, t.hops, t.steps = map[string]bool{}, nil, 0
+	t.updates, t.hops, t.steps, t.miscounts = map[string]bool{}, nil, 0, nil
 	h := t.w.Hosts[conn.From]
 	return t.at(h, &packet{src: t.w.Source(h, conn.To.Addr()), dst: conn.To.Addr(), port: conn.To.Port(), proto: strings.ToLower(string(conn.Proto))})
 }
@@ -99,7 +102,10 @@ func (t *tracer) run(conn reading.Connection) string {
 // at passes a packet through a host.
 func (t *tracer) at(h *reading.Host, p *packet) string {
 	p.orig, p.origPort, p.dnat, p.dstSet, p.srcSet, p.before = p.dst, p.port, false, false, false, p.src
-	if fate := t.hooks(h, p); fate != "" {
+	t.counted = map[string]int{}
+	fate := t.hooks(h, p)
+	t.judgeCount(h, p, fate)
+	if fate != "" {
 		return fate
 	}
 	if p.dnat {
@@ -231,6 +237,8 @@ func (t *tracer) rule(h *reading.Host, p *packet, rule []statement) string {
 			return next // a lookup that misses ends the rule
 		case "update":
 			t.updates[h.Name+" "+s.set+" "+t.key(h, p, s)] = true
+		case "count":
+			t.counted[t.key(h, p, s)]++
 		default:
 			if !t.matches(h, p, s) {
 				return next

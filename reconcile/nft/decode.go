@@ -138,9 +138,9 @@ func (s *Set) definition(f Family) definition {
 	if s.Interval {
 		d.flags |= unix.NFT_SET_INTERVAL
 	}
-	if s.Clients {
+	if s.Dynamic > 0 {
 		d.flags |= unix.NFT_SET_TIMEOUT | unix.NFT_SET_EVAL
-		d.maxItems = clientsSize
+		d.maxItems = s.Dynamic
 	}
 	return d
 }

@@ -100,7 +100,7 @@ func chainCases() []diffCase {
 func setCases() []diffCase {
 	set := func(name string, s heldSet) func(*held) { return func(h *held) { h.sets[name] = s } }
 	affinity := tableOf()
-	affinity.Sets = append(affinity.Sets, Set{Name: "affinity-0", Key: testSchema.Clients, Clients: true})
+	affinity.Sets = append(affinity.Sets, Set{Name: "affinity-0", Key: testSchema.Clients.Key, Dynamic: testSchema.Clients.Dynamic})
 	return []diffCase{
 		{name: "an on-demand set", have: tableOf(), want: affinity, change: []string{"+ set affinity-0"}},
 		{name: "an on-demand set that isn't needed stays", have: affinity, want: tableOf()},

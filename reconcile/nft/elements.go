@@ -62,7 +62,7 @@ func (s *Set) decode(f Family, r rawElement) (Element, error) {
 	case s.IsMap():
 		e.Value, err = f.columns(s.Value, r.value, nil)
 	}
-	if r.extra && !s.Clients {
+	if r.extra && s.Dynamic == 0 {
 		e.Value += " changed by somebody else" // no wanted value, so it's replaced
 	}
 	return e, err

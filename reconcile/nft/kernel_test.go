@@ -260,7 +260,7 @@ func TestPurge(t *testing.T) {
 	f := newFake()
 	k := f.kernel()
 	want := many(2)
-	want.Sets = append(want.Sets, Set{Name: "affinity-0", Key: testSchema.Clients, Clients: true})
+	want.Sets = append(want.Sets, Set{Name: "affinity-0", Key: testSchema.Clients.Key, Dynamic: testSchema.Clients.Dynamic})
 	want.Purges = []Purge{{Set: "affinity-0", Suffix: "10.0.0.1 . tcp . 80"}, {Set: "affinity-1", Suffix: "10.0.0.1 . tcp . 80"}}
 	mustSync(t, k, want)
 	if text := fmt.Sprint(f.lines()); strings.Contains(text, "element ip pointsman affinity") {

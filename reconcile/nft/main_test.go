@@ -17,7 +17,7 @@ var frontend = []Field{Addr, Proto, Service}
 var testSchema = &Schema{
 	Marked:   "entry",
 	OnDemand: []string{"pick-", "affinity-"},
-	Clients:  []Field{Addr, Addr, Proto, Service},
+	Clients:  Set{Key: []Field{Addr, Addr, Proto, Service}, Dynamic: 1 << 20},
 	Sets: []Set{
 		{Name: "vips", Key: []Field{Addr}},
 		{Name: "ranges", Key: []Field{Addr}, Interval: true, First: true},

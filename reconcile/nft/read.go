@@ -111,18 +111,19 @@ func (h *held) readSets(s *socket, schema *Schema) error {
 
 // readSet adds a set to what is held, and its elements to the groups. One that
 // isn't as it was defined will be dropped with all its elements, so they don't
-// matter, and neither do those of a set of clients.
+// matter, and neither do those that the kernel adds by itself.
 func (h *held) readSet(s *socket, schema *Schema, d definition, groups map[string][]Element) error {
 	isMap := d.flags&unix.NFT_SET_MAP != 0
 	i := slices.IndexFunc(schema.Sets, func(s Set) bool { return s.Name == d.name })
 	if i < 0 {
-		clients := Set{Name: d.name, Key: schema.Clients, Clients: true}
+		clients := schema.Clients
+		clients.Name = d.name
 		h.sets[d.name] = heldSet{isMap: isMap, asDefined: schema.onDemand(d.name) && d == clients.definition(s.family)}
 		return nil
 	}
 	set := &schema.Sets[i]
-	if d != set.definition(s.family) {
-		h.sets[d.name] = heldSet{isMap: isMap}
+	if ours := d == set.definition(s.family); !ours || set.Dynamic > 0 {
+		h.sets[d.name] = heldSet{isMap: isMap, asDefined: ours}
 		return nil
 	}
 	elements, ok, err := s.elements(set)
@@ -154,18 +155,23 @@ func (s *socket) elements(set *Set) (elements []Element, ok bool, err error) {
 			bounds = append(bounds, r)
 		}
 	}
-	request := appendAttribute(ours(), unix.NFTA_SET_ELEM_LIST_SET, []byte(set.Name+"\x00"))
-	err = s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, request, func(b []byte) {
-		for number, element := range attributes(attribute(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
-			if number == unix.NFTA_LIST_ELEM {
-				each(decodeElement(element))
-			}
-		}
-	})
+	err = s.list(set, func(element []byte) { each(decodeElement(element)) })
 	for _, r := range pairIntervals(bounds) {
 		decode(r)
 	}
 	return elements, ok, err
+}
+
+// list hands each element of a set to a function.
+func (s *socket) list(set *Set, each func(element []byte)) error {
+	request := appendAttribute(ours(), unix.NFTA_SET_ELEM_LIST_SET, []byte(set.Name+"\x00"))
+	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, request, func(b []byte) {
+		for number, element := range attributes(attribute(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
+			if number == unix.NFTA_LIST_ELEM {
+				each(element)
+			}
+		}
+	})
 }
 
 // clients lists the elements of a client set.

@@ -54,10 +54,11 @@ type Set struct {
 	Verdict  bool
 	Interval bool
 
-	// Clients marks a dynamic set with timeouts whose elements the kernel
-	// adds by itself. They are no part of the ruleset, and survive a change
-	// of the program.
-	Clients bool
+	// Dynamic is the size of a dynamic set with timeouts, whose elements the
+	// kernel adds by itself, and 0 for all others. They are no part of the
+	// ruleset, and survive a change of the program. A rule that finds no room
+	// for another one doesn't match: its packet goes on.
+	Dynamic uint32
 
 	// Group is the number of leading key columns that name the Group an
 	// element belongs to; with 0 each element is a group by itself.
@@ -131,8 +132,9 @@ type Schema struct {
 	// has another unknown name in our table is foreign, and is removed.
 	OnDemand []string
 
-	// Clients are the key columns of the client sets that are made on demand.
-	Clients []Field
+	// Clients is how the sets of clients that are made on demand are defined,
+	// whatever their names.
+	Clients Set
 }
 
 func (s *Schema) onDemand(name string) bool {

@@ -75,11 +75,6 @@ func (s *Set) types(f Family) (typ, typeOf string) {
 	return t, ""
 }
 
-// clientsSize bounds the clients that a client set remembers, and the memory
-// that strangers can make the kernel use. When it's full, affinity is lost,
-// never a connection.
-const clientsSize = 1 << 20
-
 func (s *Set) object(f Family) knftables.Object {
 	typ, typeOf := s.types(f)
 	if s.IsMap() {
@@ -89,9 +84,9 @@ func (s *Set) object(f Family) knftables.Object {
 	if s.Interval {
 		set.Flags = []knftables.SetFlag{knftables.IntervalFlag}
 	}
-	if s.Clients {
+	if s.Dynamic > 0 {
 		set.Flags = []knftables.SetFlag{knftables.DynamicFlag, knftables.TimeoutFlag}
-		set.Size = knftables.PtrTo(uint64(clientsSize))
+		set.Size = knftables.PtrTo(uint64(s.Dynamic))
 	}
 	return set
 }
