@@ -28,7 +28,7 @@ var ownAnnotations = []string{
 func (f *findings) ownAnnotations(annotations map[string]string) {
 	var unknown []string
 	for key := range annotations {
-		if len(key) >= len(annotationPrefix) && strings.EqualFold(key[:len(annotationPrefix)], annotationPrefix) && !slices.Contains(ownAnnotations, key) {
+		if len(key) >= len(annotationPrefix) && strings.EqualFold(key[:len(annotationPrefix)], annotationPrefix) && !slices.Contains(ownAnnotations, key) && key != annotationReasons {
 			unknown = append(unknown, key)
 		}
 	}
