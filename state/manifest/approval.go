@@ -51,6 +51,9 @@ func Names(text, hash, commit string) bool {
 // readApproval reads the file; strictly, for a misspelt approval must not be
 // half a one.
 func readApproval(f *File) (*Approval, error) {
+	if f.Fault != "" {
+		return nil, errors.New(f.Fault)
+	}
 	if len(f.Data) > maxApproval {
 		return nil, fmt.Errorf("it is longer than %d bytes", maxApproval)
 	}

@@ -26,11 +26,15 @@ func (t *Tree) read(root *os.Root, s *sight) (*draft, error) {
 	d := &draft{sight: s, held: make(map[string]held, len(s.entries)), files: make([]*File, len(s.entries))}
 	var changed []int
 	for i, e := range s.entries {
-		if h, ok := t.known[e.path]; ok && h.stamp == e.stamp {
+		h := t.known[e.path]
+		switch {
+		case e.fault != "":
+			d.files[i] = h.faulty(e.path, e.fault)
+		case h.file != nil && h.file.Fault == "" && h.stamp == e.stamp:
 			d.files[i] = h.file
-			continue
+		default:
+			changed = append(changed, i)
 		}
-		changed = append(changed, i)
 	}
 	batches := inBatches(s.entries, changed)
 	err := parallel(len(batches), func(k int) error { return t.fetch(root, d, batches[k]) })
@@ -85,25 +89,40 @@ func (t *Tree) fetch(root *os.Root, d *draft, b batch) error {
 	}
 	defer dir.Close()
 	for _, i := range b.files {
-		if d.files[i], err = t.file(root, int(dir.Fd()), d.sight.entries[i]); err != nil {
+		e := d.sight.entries[i]
+		d.files[i], err = t.file(root, int(dir.Fd()), e)
+		switch {
+		case isUnsteady(err):
 			return err
+		case err != nil:
+			d.files[i] = t.known[e.path].faulty(e.path, err.Error())
 		}
 	}
 	return nil
 }
 
+// faulty gives a file that can't be read; the one that is known, if nothing
+// about that is new.
+func (h held) faulty(path, fault string) *File {
+	if h.file != nil && h.file.Fault == fault {
+		return h.file
+	}
+	return &File{Path: path, Fault: fault}
+}
+
 // file reads one file, which must be what the scan saw. Contents equal to
 // those known are the known file: a touch, a chmod or a checkout of the same
-// text changes nothing for whoever works on it.
+// text changes nothing for whoever works on it. An error that isn't of an
+// unsteady tree is about this file alone.
 func (t *Tree) file(root *os.Root, dir int, e entry) (*File, error) {
 	fd, err := openIn(root, dir, e.path)
 	if err != nil {
-		return nil, vanished(e.path, err)
+		return nil, goneOr(e.path, err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, vanished(e.path, err)
+		return nil, goneOr(e.path, err)
 	}
 	if stampOfStat(&st) != e.stamp {
 		return nil, unsteady("%s changed while it was read", e.path)
@@ -116,9 +135,9 @@ func (t *Tree) file(root *os.Root, dir int, e entry) (*File, error) {
 	case err == io.ErrUnexpectedEOF:
 		return nil, unsteady("%s changed while it was read", e.path)
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", e.path, err)
+		return nil, err
 	}
-	if was := t.known[e.path].file; was != nil && bytes.Equal(was.Data, data) {
+	if was := t.known[e.path].file; was != nil && was.Fault == "" && bytes.Equal(was.Data, data) {
 		return was, nil
 	}
 	return &File{Path: e.path, Data: data}, nil

@@ -29,9 +29,18 @@ var ranges = Config{
 func snapshotOf(files map[string]string) *Snapshot {
 	var all []*File
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		all = append(all, &File{Path: path, Data: []byte(files[path])})
+		all = append(all, fileOf(path, files[path]))
 	}
 	return NewSnapshot(all)
+}
+
+// fileOf gives a file with a text, or with "(unreadable: WHY)" one that can't
+// be read.
+func fileOf(path, text string) *File {
+	if why, ok := strings.CutPrefix(strings.TrimSpace(text), "(unreadable: "); ok {
+		return &File{Path: path, Fault: strings.TrimSuffix(why, ")")}
+	}
+	return &File{Path: path, Data: []byte(text)}
 }
 
 // loadFresh gives what the files mean to a host that starts.

@@ -156,8 +156,12 @@ func (d doubt) mayBe(k Key) bool {
 // one key the first by file and line is served (semantics.md, Conflicts): the
 // readings come in that order.
 func (p *sweep) index(r *reading) {
-	if len(r.file.Data) == 0 {
-		p.doubt(r.file.Path, doubt{why: newProblem(ruleFileEmpty, state.Source{File: r.file.Path, Line: 1},
+	switch at := (state.Source{File: r.file.Path, Line: 1}); {
+	case r.file.Fault != "":
+		p.problems = append(p.problems, newProblem(ruleFileUnreadable, at, "the file can't be read: %s", r.file.Fault))
+		p.doubt(r.file.Path, doubt{why: newProblem(ruleStale, at, "")})
+	case len(r.file.Data) == 0:
+		p.doubt(r.file.Path, doubt{why: newProblem(ruleFileEmpty, at,
 			"the file is empty (remove the file to remove its objects)")})
 	}
 	for _, e := range r.digests {

@@ -189,6 +189,7 @@ var rulebook = []RuleInfo{
 	{ruleEndpointClusterIP, Warning, FromPointsman, "An endpoint is another Service's clusterIP: nobody would answer."},
 	{ruleEndpointFrontend, Warning, FromPointsman, "An endpoint is an address and port that a Service is reached by."},
 
+	{ruleFileUnreadable, Error, FromPointsman, "A file can't be opened, or a link leads to none: what it held before stays."},
 	{ruleFileEmpty, Error, FromPointsman, "A file that held objects is empty, perhaps because the disk was full: they stay."},
 	{ruleUnidentified, Warning, FromPointsman, "A broken document may be that of an object which was served from this file: it stays."},
 	{ruleObjectDuplicate, Error, FromPointsman, "Two documents are of one kind, namespace and name: the first by file and line counts."},

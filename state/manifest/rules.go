@@ -271,6 +271,7 @@ const (
 
 // Files, and what was served before.
 const (
+	ruleFileUnreadable  Rule = "file-unreadable"
 	ruleFileEmpty       Rule = "file-empty"
 	ruleUnidentified    Rule = "document-unidentified"
 	ruleObjectDuplicate Rule = "object-duplicate"

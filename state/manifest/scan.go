@@ -49,6 +49,7 @@ func stampOfStat(st *unix.Stat_t) stamp {
 type entry struct {
 	path  string // relative to the root
 	stamp stamp
+	fault string // of a link that leads to no file, why; then there's no stamp
 }
 
 // spotter is told what must be watched for a scan to be repeated when it would
@@ -200,7 +201,7 @@ func (l *dirList) sort(dir, name string, n node) {
 		l.links = append(l.links, full)
 	case unix.S_IFREG:
 		if wanted(name) {
-			l.files = append(l.files, entry{full, n.stamp})
+			l.files = append(l.files, entry{path: full, stamp: n.stamp})
 		}
 	}
 }
@@ -241,24 +242,26 @@ func (s *scanner) follow() error {
 		links := s.links
 		s.links = nil
 		slices.Sort(links)
-		infos := make([]fs.FileInfo, len(links))
+		targets := make([]target, len(links))
 		err := parallel(len(links), func(i int) (err error) {
-			infos[i], err = s.target(links[i])
+			targets[i], err = s.target(links[i])
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		s.spotLinks(links, infos)
+		s.spotLinks(links, targets)
 		for i, link := range links {
-			switch info := infos[i]; {
-			case info == nil:
-			case info.IsDir():
+			switch t := targets[i]; {
+			case t.fault != "":
+				s.entries = append(s.entries, entry{path: link, fault: t.fault})
+			case t.info == nil:
+			case t.info.IsDir():
 				if err := s.walk(link); err != nil {
 					return err
 				}
-			case info.Mode().IsRegular() && wanted(path.Base(link)):
-				files = append(files, entry{link, stampOf(info)})
+			case t.info.Mode().IsRegular() && wanted(path.Base(link)):
+				files = append(files, entry{path: link, stamp: stampOf(t.info)})
 			}
 		}
 	}
@@ -286,67 +289,88 @@ func (s *scanner) addLinked(files []entry) error {
 	return nil
 }
 
-// target returns what a link leads to, or nil where it does not matter: a
-// README that leads elsewhere is no concern. A link that should bring
-// manifests and cannot is an error, for ignoring it would read as a removal of
-// all that it brought before. os.Root lets no link leave the root, not even one
-// that is written as an absolute path into it.
-func (s *scanner) target(link string) (fs.FileInfo, error) {
+// target is what a link leads to, nothing where it does not matter: a README
+// that leads elsewhere is no concern.
+type target struct {
+	info  fs.FileInfo
+	fault string // why a link that should bring a manifest brings none
+}
+
+// target follows a link. One that should bring manifests and cannot is a fault,
+// for ignoring it would read as a removal of what it brought before; of a whole
+// directory it can't be told what that was, so that is an error. os.Root lets no
+// link leave the root, not even one that is written as an absolute path into it.
+func (s *scanner) target(link string) (target, error) {
 	info, err := s.root.Stat(link)
 	if err == nil {
-		return info, nil
+		return target{info: info}, nil
 	}
 	to, readErr := s.root.Readlink(link)
 	if readErr != nil {
-		return nil, vanished(link, readErr)
+		return target{}, vanished(link, readErr)
 	}
+	fault := fmt.Errorf("link to %s: %w", to, withoutPath(err))
 	outside, statErr := os.Stat(filepath.Join(s.real, link))
-	if !wanted(path.Base(link)) && (statErr != nil || !outside.IsDir()) {
-		return nil, nil
+	switch {
+	case statErr == nil && outside.IsDir():
+		return target{}, fmt.Errorf("%s: %w", link, fault)
+	case wanted(path.Base(link)):
+		return target{fault: fault.Error()}, nil
 	}
-	var perr *fs.PathError
-	if errors.As(err, &perr) {
-		err = perr.Err
+	return target{}, nil
+}
+
+// withoutPath gives the bare error of one that names the path too.
+func withoutPath(err error) error {
+	if perr := (*fs.PathError)(nil); errors.As(err, &perr) {
+		return perr.Err
 	}
-	return nil, fmt.Errorf("%s: link to %s: %w", link, to, err)
+	return err
 }
 
 // spotLinks has the ways of the links watched, one for each directory they
 // lead to: a projected volume has all its files behind one ..data.
-func (s *scanner) spotLinks(links []string, infos []fs.FileInfo) {
+func (s *scanner) spotLinks(links []string, targets []target) {
 	if s.spotter == nil {
 		return
 	}
 	done := make(map[string]bool)
 	for i, link := range links {
 		to, err := s.root.Readlink(link)
-		if err != nil || infos[i] == nil {
+		info := targets[i].info
+		if err != nil || info == nil && targets[i].fault == "" {
 			continue
 		}
 		way := path.Join(path.Dir(link), path.Dir(to))
-		if infos[i].Mode().IsRegular() && done[way] {
+		if done[way] && (info == nil || info.Mode().IsRegular()) {
 			continue
 		}
 		done[way] = true
-		r, _ := resolvePath(filepath.Join(s.real, link))
+		r, err := resolvePath(filepath.Join(s.real, link))
 		s.spotter.names(r.names)
-		s.spotter.dir(filepath.Dir(r.real))
+		if err == nil {
+			s.spotter.dir(filepath.Dir(r.real))
+		}
 	}
 }
 
 // vanished makes of an error the one to report: what was there a moment ago
 // and is not now, or is something else, shows a tree that is being changed.
 func vanished(name string, err error) error {
+	if err = goneOr(name, err); isUnsteady(err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", strings.TrimPrefix(name, "./"), err)
+}
+
+// goneOr is vanished that doesn't name what can't be read.
+func goneOr(name string, err error) error {
 	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ESTALE} {
 		if errors.Is(err, e) {
 			return unsteady("%s changed while it was read", name)
 		}
 	}
-	var perr *fs.PathError
-	if errors.As(err, &perr) {
-		err = perr.Err
-	}
-	return fmt.Errorf("%s: %w", strings.TrimPrefix(name, "./"), err)
+	return withoutPath(err)
 }
 
 // parallel calls do for 0 to n-1 on as many goroutines as there are CPUs, at

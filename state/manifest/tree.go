@@ -48,6 +48,11 @@ type unsteadyError struct {
 
 func (e *unsteadyError) Error() string { return e.why }
 
+func isUnsteady(err error) bool {
+	var u *unsteadyError
+	return errors.As(err, &u)
+}
+
 func unsteady(format string, args ...any) error {
 	return &unsteadyError{why: fmt.Sprintf(format, args...)}
 }
@@ -201,10 +206,10 @@ func (t *Tree) accept(d *draft) *Snapshot {
 }
 
 // moved reports whether the tree looks different from the last snapshot's, or
-// cannot be looked at.
+// cannot be looked at. How a file looks doesn't tell whether it can be read now.
 func (t *Tree) moved(sp spotter) bool {
 	s, err := t.sight(sp)
-	return err != nil || !s.equal(t.seen)
+	return err != nil || !s.equal(t.seen) || slices.ContainsFunc(t.files, func(f *File) bool { return f.Fault != "" })
 }
 
 // sight looks at the tree and reads nothing.
@@ -237,12 +242,11 @@ func (t *Tree) open(sp spotter) (*os.Root, string, error) {
 // explain puts the directory's name before an error. An unsteady tree stays
 // one.
 func (t *Tree) explain(err error) error {
-	var u *unsteadyError
 	var perr *fs.PathError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &u):
+	case isUnsteady(err):
 		return err
 	case errors.As(err, &perr) && perr.Path != t.dir:
 		return fmt.Errorf("%s: %w", t.dir, err)

@@ -18,10 +18,14 @@ import (
 )
 
 // contents returns the files of a snapshot by path.
+// contents gives what the files hold; see fileOf.
 func contents(s *Snapshot) map[string]string {
 	m := make(map[string]string, len(s.Files))
 	for _, f := range s.Files {
 		m[f.Path] = string(f.Data)
+		if f.Fault != "" {
+			m[f.Path] = "(unreadable: " + f.Fault + ")"
+		}
 	}
 	return m
 }
@@ -135,11 +139,10 @@ func TestTreeLinksThatLeadAway(t *testing.T) {
 	outside := t.TempDir()
 	writeFile(t, filepath.Join(outside, "secret"), "secret")
 	for _, c := range []struct{ link, target, want string }{
-		{"x.yaml", filepath.Join(outside, "secret"), "x.yaml: link to " + outside},
-		{"x.yaml", "../../../../../../../../etc/hostname", "x.yaml: link to ../../"},
-		{"x.yaml", "nothing", "x.yaml: link to nothing: no such file"},
-		{"x.yaml", "x.yaml", "x.yaml: link to x.yaml: too many"},
-		{"team", outside, "team: link to " + outside},
+		{"x.yaml", filepath.Join(outside, "secret"), "link to " + outside},
+		{"x.yaml", "../../../../../../../../etc/hostname", "link to ../../"},
+		{"x.yaml", "nothing", "link to nothing: no such file"},
+		{"x.yaml", "x.yaml", "link to x.yaml: too many"},
 		{"README.md", filepath.Join(outside, "secret"), ""},
 		{"README.md", "nothing", ""},
 		{".#web.yaml", "user@host.1234:5678", ""},
@@ -147,15 +150,41 @@ func TestTreeLinksThatLeadAway(t *testing.T) {
 		dir := t.TempDir()
 		writeFile(t, filepath.Join(dir, "web.yaml"), "web")
 		mustDo(t, os.Symlink(c.target, filepath.Join(dir, c.link)))
-		s, err := ReadDir(dir)
-		switch {
-		case c.want == "" && err != nil:
-			t.Errorf("%s -> %s: %v", c.link, c.target, err)
-		case c.want == "":
-			wantFiles(t, s, map[string]string{"web.yaml": "web"})
-		case err == nil || !strings.HasPrefix(err.Error(), dir+": "+c.want):
-			t.Errorf("%s -> %s: %v", c.link, c.target, err)
+		got := contents(mustRead(t, NewTree(dir)))
+		if fault, ok := got["x.yaml"]; ok != (c.want != "") || ok && !strings.HasPrefix(fault, "(unreadable: "+c.want) {
+			t.Errorf("%s -> %s: %q", c.link, c.target, fault)
 		}
+		if delete(got, "x.yaml"); !maps.Equal(got, map[string]string{"web.yaml": "web"}) {
+			t.Errorf("%s -> %s: %q", c.link, c.target, got)
+		}
+	}
+}
+
+// What was in a directory that a link leads out to can't be told.
+func TestTreeDirectoryOutside(t *testing.T) {
+	outside, dir := t.TempDir(), t.TempDir()
+	mustDo(t, os.Symlink(outside, filepath.Join(dir, "team")))
+	if _, err := ReadDir(dir); err == nil || !strings.HasPrefix(err.Error(), dir+": team: link to "+outside) {
+		t.Error(err)
+	}
+}
+
+// A file that can't be read is the same *File as long as that's all there is to
+// say of it, and is looked at again and again.
+func TestTreeFaultyFile(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "x.yaml")
+	mustDo(t, os.Symlink("later", link))
+	tree := NewTree(dir)
+	first := mustRead(t, tree)
+	wantFiles(t, first, map[string]string{"x.yaml": "(unreadable: link to later: no such file or directory)"})
+	if mustRead(t, tree) != first || !tree.moved(nil) {
+		t.Error("another snapshot of the same tree, or one that nobody looks at again")
+	}
+	writeFile(t, filepath.Join(dir, "later"), "x")
+	wantFiles(t, mustRead(t, tree), map[string]string{"x.yaml": "x"})
+	if tree.moved(nil) {
+		t.Error("still unsettled")
 	}
 }
 

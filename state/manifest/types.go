@@ -26,6 +26,10 @@ import (
 type File struct {
 	Path string // relative to the manifests directory, with slashes
 	Data []byte
+
+	// Fault is why the file can't be read, empty where it can. It's a file all
+	// the same: what it held before was not removed.
+	Fault string
 }
 
 // Snapshot is a manifests directory at one moment, read while it held still.

@@ -3,7 +3,6 @@ package manifest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -204,8 +203,7 @@ func sameError(a, b error) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	var u *unsteadyError
-	return a.Error() == b.Error() || errors.As(a, &u) && errors.As(b, &u)
+	return a.Error() == b.Error() || isUnsteady(a) && isUnsteady(b)
 }
 
 // blind reports whether changes must be found by looking.
