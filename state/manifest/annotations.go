@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,7 +11,8 @@ import (
 
 // The annotations that pointsman reads.
 const (
-	annotationPrefix          = "pointsman/"
+	ownName                   = "pointsman"
+	annotationPrefix          = ownName + "/"
 	annotationLoadBalancerIPs = annotationPrefix + "load-balancer-ips"
 	annotationReadinessProbe  = annotationPrefix + "readiness-probe"
 	annotationNodeSelector    = annotationPrefix + "node-selector"
@@ -26,16 +28,32 @@ var ownAnnotations = []string{
 
 // ownAnnotations warns of annotations that look like ours and are not.
 func (f *findings) ownAnnotations(annotations map[string]string) {
-	var unknown []string
-	for key := range annotations {
-		if len(key) >= len(annotationPrefix) && strings.EqualFold(key[:len(annotationPrefix)], annotationPrefix) && !slices.Contains(ownAnnotations, key) && key != annotationReasons {
-			unknown = append(unknown, key)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if meant, ok := misspelt(key); ok {
+			f.warn(ruleAnnotationUnknown, annPath.Key(key), "unknown annotation: %s", meant)
 		}
 	}
-	slices.Sort(unknown)
-	for _, key := range unknown {
-		f.warn(ruleAnnotationUnknown, annPath.Key(key), "unknown annotation: the known ones are %s", strings.Join(ownAnnotations, ", "))
+}
+
+// misspelt tells an annotation that was to be ours and isn't, and what may be
+// meant by it. One of a known name is, without a prefix or with another that
+// names us; the prefixes of others are theirs.
+func misspelt(key string) (meant string, ok bool) {
+	if slices.Contains(ownAnnotations, key) || key == annotationReasons {
+		return "", false
 	}
+	prefix, name, found := strings.Cut(key, "/")
+	if !found {
+		prefix, name = "", key
+	}
+	known := annotationPrefix + strings.ToLower(name)
+	switch ours := strings.Contains(strings.ToLower(prefix), ownName); {
+	case (ours || prefix == "") && slices.Contains(ownAnnotations, known):
+		return known + " is meant?", true
+	case ours:
+		return "the known ones are " + strings.Join(ownAnnotations, ", "), true
+	}
+	return "", false
 }
 
 // annotatedAddrs reads the comma list of addresses of an annotation.
