@@ -180,16 +180,24 @@ type family struct {
 
 var families = []family{{reading.NewWorld(false), nft.IPv4}, {reading.NewWorld(true), nft.IPv6}}
 
-// tables gives each node's ruleset.
-func (f family) tables(c *reading.Cluster) map[string]*nft.Table {
-	out, planner := map[string]*nft.Table{}, reconcile.NewPlanner(f.Family)
+// inputs are what each node's ruleset is computed from.
+func (f family) inputs(c *reading.Cluster) map[string]*reconcile.Input {
+	out := map[string]*reconcile.Input{}
 	for _, n := range reading.Nodes {
 		h := f.Hosts[n]
-		in := &reconcile.Input{
+		out[n] = &reconcile.Input{
 			Services: c.Services, Node: reconcile.Node{Name: n, Zone: c.Zones[n]},
 			NodePortAddresses: []netip.Addr{h.Address()}, Addresses: h.Addresses(),
 			ServiceCIDRs: c.ServiceCIDRs, LocalCIDRs: c.LocalCIDRs[n],
 		}
+	}
+	return out
+}
+
+// tables gives each node's ruleset.
+func (f family) tables(c *reading.Cluster) map[string]*nft.Table {
+	out, planner := map[string]*nft.Table{}, reconcile.NewPlanner(f.Family)
+	for n, in := range f.inputs(c) {
 		out[n] = planner.Plan(in, nil)
 	}
 	return out
