@@ -7,6 +7,7 @@ import (
 	"pointsman/reconcile/doctor"
 	"pointsman/reconcile/host"
 	"pointsman/state"
+	"pointsman/state/event"
 )
 
 // warnEphemeral warns of NodePorts and health check ports that the kernel may
@@ -26,7 +27,7 @@ func (s *source) warnEphemeral(services []*state.Service) {
 	}
 	list := strings.Join(ports, ", ")
 	if list != s.ephemeral && list != "" {
-		s.log.Warn("outgoing connections may be given ports of Services", "ports", list, "in", text, "see", "pointsman doctor")
+		s.log.Warn("outgoing connections may be given ports of Services", "reason", event.PortsAtRisk, "ports", list, "in", text, "see", "pointsman doctor")
 	}
 	s.ephemeral = list
 }

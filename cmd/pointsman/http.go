@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pointsman/reconcile"
+	"pointsman/state/event"
 )
 
 // server is an HTTP server that tries to listen until it can: an address in
@@ -60,7 +61,7 @@ func (s *server) listen(ctx context.Context) net.Listener {
 			return nil
 		}
 		s.health.Degraded(s.name, err.Error())
-		s.log.Error("can't listen, will try again", "server", s.name, "error", err, "retry", listenAgain)
+		s.log.Error("can't listen, will try again", "reason", event.ListenFailed, "server", s.name, "error", err, "retry", listenAgain)
 		select {
 		case <-ctx.Done():
 			return nil

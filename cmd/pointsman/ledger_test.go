@@ -252,8 +252,8 @@ func TestLedgerRestart(t *testing.T) {
 	}
 }
 
-// event is something that happens to a host in a property test.
-type event struct {
+// move is something that happens to a host in a property test.
+type move struct {
 	services []int
 	revision int
 	approval string
@@ -262,12 +262,12 @@ type event struct {
 	restart  bool
 }
 
-func drawEvents(t *rapid.T, m *tellers) []event {
+func drawEvents(t *rapid.T, m *tellers) []move {
 	commits := []string{"", commitX, commitY, commitZ}
-	var out []event
+	var out []move
 	hashes := []string{"0000000000000000"}
 	for range rapid.IntRange(1, 12).Draw(t, "events") {
-		e := event{services: upTo(rapid.SampledFrom([]int{0, 1, 11, 12, 20, 39, 40}).Draw(t, "services")),
+		e := move{services: upTo(rapid.SampledFrom([]int{0, 1, 11, 12, 20, 39, 40}).Draw(t, "services")),
 			revision: rapid.IntRange(0, 2).Draw(t, "revision"), commit: rapid.SampledFrom(commits).Draw(t, "commit"),
 			restart: rapid.IntRange(0, 4).Draw(t, "restart") == 0}
 		hashes = append(hashes, hashOf(m.state(e.services, e.revision, "")))
@@ -289,7 +289,7 @@ type testHost struct {
 }
 
 // play makes an event happen, and gives what is then told of the host.
-func (h *testHost) play(e event) string {
+func (h *testHost) play(e move) string {
 	if e.approve != "" {
 		_, _ = h.approve(e.approve)
 	}
@@ -333,7 +333,7 @@ func TestLedgerLaws(t *testing.T) {
 }
 
 // lawful fails if an event has let through what it must not.
-func lawful(t *rapid.T, h *testHost, e event, before *manifest.Result, from pastState, p past, spent map[string]bool) {
+func lawful(t *rapid.T, h *testHost, e move, before *manifest.Result, from pastState, p past, spent map[string]bool) {
 	_, lately := p.find(h.state.Hash)
 	if h.held != nil || before == nil || len(before.Services) == 0 || h.state.Hash == from.Hash || lately {
 		return

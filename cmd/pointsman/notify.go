@@ -9,6 +9,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 
 	"pointsman/reconcile"
+	"pointsman/state/event"
 )
 
 // notifier tells the service manager how this agent fares (sd_notify(3)). Under
@@ -118,7 +119,7 @@ const extension = "EXTEND_TIMEOUT_USEC=30000000"
 func (n *notifier) live(now time.Time, ready bool) {
 	switch {
 	case !n.alive(now):
-		n.log.Error("the reconcile loop is stuck")
+		n.log.Error("the reconcile loop is stuck", "reason", event.LoopStuck)
 	case !ready:
 		n.tell(extension)
 	case n.watchdog > 0:

@@ -25,6 +25,7 @@ import (
 	"pointsman/reconcile"
 	"pointsman/reconcile/host"
 	"pointsman/state/change"
+	"pointsman/state/event"
 	"pointsman/state/manifest"
 )
 
@@ -62,6 +63,7 @@ func runCommand() *cli.Command {
 // agent is what run puts together.
 type agent struct {
 	log     *slog.Logger
+	events  *event.Log
 	health  *reconcile.Health
 	watcher *manifest.Watcher
 	source  *source
@@ -77,10 +79,11 @@ func run(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	log, err := newLog(c, c.App.ErrWriter)
+	log, flush, err := newLog(c, c.App.ErrWriter)
 	if err != nil {
 		return err
 	}
+	defer flush()
 	o, err := runOptions(c)
 	if err != nil {
 		return err
@@ -168,7 +171,9 @@ func runOptions(c *cli.Context) (o options, err error) {
 func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	a = &agent{log: log, health: &reconcile.Health{}}
+	a = &agent{events: event.NewLog(o.loop.NodeName, event.Most), health: &reconcile.Health{}}
+	log = slog.New(&event.Tap{Level: slog.LevelInfo, Take: a.events.Take, Next: log.Handler()})
+	a.log = log
 	if a.fleet, err = newFleet(o.fleet, log); err != nil {
 		return nil, err
 	}
@@ -195,7 +200,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 }
 
 func (a *agent) control(group int) *control {
-	return &control{group: group, source: a.source, fleet: a.fleet, health: a.health, loop: a.loop}
+	return &control{group: group, events: a.events, started: timeText(time.Now()), source: a.source, fleet: a.fleet, health: a.health, loop: a.loop}
 }
 
 // addressesSettle is the time that a burst of changes of addresses gets.
@@ -234,9 +239,9 @@ func (a *agent) run(ctx context.Context) error {
 	for _, s := range a.servers {
 		g.Go(func() error { return s.run(ctx) })
 	}
-	a.log.Info("pointsman started", "version", versionText(), "pid", os.Getpid())
+	a.log.Info("pointsman started", "reason", event.Started, "version", versionText(), "pid", os.Getpid())
 	err = g.Wait()
-	a.log.Info("pointsman stopped; the rules stay in place")
+	a.log.Info("pointsman stopped; the rules stay in place", "reason", event.Stopped)
 	return err
 }
 

@@ -74,10 +74,11 @@ type syncer struct {
 
 func syncAction(c *cli.Context) error {
 	s := &syncer{c: c}
-	log, err := newLog(c, c.App.ErrWriter)
+	log, flush, err := newLog(c, c.App.ErrWriter)
 	if err != nil {
 		return err
 	}
+	defer flush()
 	if s.cfg, err = syncConfig(c, log); err != nil {
 		return err
 	}
@@ -211,9 +212,9 @@ func (s *syncer) tell(p gitsync.Published, err error) {
 	published := slog.Group("published", "commit", p.Commit, "services", p.Services, "errors", p.Errors, "signer", p.Signer)
 	switch {
 	case errors.As(err, new(*gitsync.Refusal)):
-		s.cfg.Log.Error("refused", "err", err, published)
+		s.cfg.Log.Error("refused", "error", err, published)
 	case err != nil:
-		s.cfg.Log.Warn("sync failed; what is published stays", "err", err, published)
+		s.cfg.Log.Warn("sync failed; what is published stays", "error", err, published)
 	case p.Errors > 0:
 		s.cfg.Log.Warn("published, with errors", "first", p.Findings[0], published)
 	default:

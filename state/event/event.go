@@ -9,27 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// The names of the attributes that say what an event is about. Of all others the
-// message tells.
-const (
-	ObjectKey   = "object"   // such as Service shop/web, or Node n2
-	EndpointKey = "endpoint" // address:port
-	NodeKey     = "node"     // the endpoint's, or whose doing it was
-	FileKey     = "file"     // with its line
-	ProcessKey  = "process"  // of this host, that did it
-)
-
 // Event is something that happened once, or several times.
 type Event struct {
 	Seq      uint64    `json:"seq"`  // grows with each happening
 	Type     string    `json:"type"` // Normal or Warning
 	Reason   Reason    `json:"reason"`
-	Object   string    `json:"object"` // kind and name
-	Endpoint string    `json:"endpoint,omitempty"`
-	Node     string    `json:"node,omitempty"`
-	File     string    `json:"file,omitempty"`
-	Process  string    `json:"process,omitempty"`
-	Message  string    `json:"message"` // of the last time
+	Object   string    `json:"object"`             // kind and name, such as Service shop/web
+	Endpoint string    `json:"endpoint,omitempty"` // address:port
+	Node     string    `json:"node,omitempty"`     // the endpoint's
+	File     string    `json:"file,omitempty"`     // with its line
+	Process  string    `json:"process,omitempty"`  // of this host, that did it
+	Message  string    `json:"message"`            // of the last time
 	Count    int       `json:"count"`
 	First    time.Time `json:"first"`
 	Last     time.Time `json:"last"`
@@ -49,18 +39,19 @@ type key struct {
 
 func (e *Event) key() key { return key{e.Reason, e.Object, e.Endpoint, e.Node, e.File, e.Process} }
 
-// field gives the place of an attribute in an event, nil if there's none.
+// field gives the place of a log record's attribute in an event, nil if there's
+// none: of those the message tells.
 func (e *Event) field(name string) *string {
 	switch name {
-	case ObjectKey:
+	case "object":
 		return &e.Object
-	case EndpointKey:
+	case "endpoint":
 		return &e.Endpoint
-	case NodeKey:
+	case "node":
 		return &e.Node
-	case FileKey:
+	case "file":
 		return &e.File
-	case ProcessKey:
+	case "process":
 		return &e.Process
 	}
 	return nil
@@ -76,58 +67,35 @@ func (e *Event) Namespace() string {
 	return namespace
 }
 
-// Of gives the event that a log record is; false for one that is none.
-func Of(r Record) (e Event, ok bool) {
-	if e.Reason, ok = r.Reason(); !ok {
-		return e, false
-	}
-	e.Type, e.Message, e.Count, e.First, e.Last = Normal, r.Text(), 1, r.Time, r.Time
+// Of gives the event that a log record with a Reason is.
+func Of(r Record) Event {
+	e := Event{Type: Normal, Reason: r.Reason, Message: r.Text(), Count: 1, First: r.Time, Last: r.Time}
 	if r.Level >= slog.LevelWarn {
 		e.Type = Warning
 	}
-	for _, a := range r.Attrs {
-		if field := e.field(a.Key); field != nil {
-			*field = text(a.Value)
+	for _, f := range r.Fields {
+		if field := e.field(f.Name); field != nil {
+			*field = f.Text
 		}
 	}
-	return e, true
+	return e
 }
 
-// Reason gives that of a record which is an event. It's known by its type: other
-// records may have attributes of that name.
-func (r Record) Reason() (reason Reason, ok bool) {
-	for _, a := range r.Attrs {
-		if is, found := a.Value.Any().(Reason); found {
-			reason, ok = is, true
-		}
-	}
-	return reason, ok
-}
-
-// Text gives the record in a line for a person: its message and its attributes.
-// The message of an event names what it's about, so those that say it again are
+// Text gives the record in a line for a person: its message and its fields. The
+// message of an event names what it's about, so those that say it again are
 // left out.
 func (r Record) Text() string {
 	var b strings.Builder
 	b.WriteString(r.Message)
-	_, event := r.Reason()
 	separator := ": "
-	for _, a := range r.Attrs {
-		if _, reason := a.Value.Any().(Reason); reason || event && new(Event).field(a.Key) != nil {
+	for _, f := range r.Fields {
+		if r.Reason != "" && new(Event).field(f.Name) != nil {
 			continue
 		}
-		b.WriteString(separator + a.Key + "=" + quoted(text(a.Value)))
+		b.WriteString(separator + f.Name + "=" + quoted(f.Text))
 		separator = " "
 	}
 	return b.String()
-}
-
-// text gives a value in one word or several.
-func text(v slog.Value) string {
-	if v.Kind() == slog.KindTime {
-		return v.Time().UTC().Format(time.RFC3339)
-	}
-	return v.String()
 }
 
 // quoted puts a text in quotes that would not be one word, as slog does.

@@ -26,15 +26,15 @@ func TestOf(t *testing.T) {
 		want string // type, reason, object, endpoint, node, file, process and message
 	}{
 		{"an endpoint", func(l *slog.Logger) {
-			l.Warn("a is down", "reason", EndpointDown, ObjectKey, "Service shop/web", EndpointKey, "10.20.0.11:8080", NodeKey, "n1")
+			l.Warn("a is down", "reason", EndpointDown, "object", "Service shop/web", "endpoint", "10.20.0.11:8080", "node", "n1")
 		}, "Warning|EndpointDown|Service shop/web|10.20.0.11:8080|n1|||a is down"},
 		{"what the message doesn't say", func(l *slog.Logger) {
 			l.Error("can't", "error", errors.New(`no "x"`), "reason", ListenFailed, "retry", 5*time.Second, "at", time.Unix(0, 0), "empty", "")
 		}, `Warning|ListenFailed||||||can't: error="no \"x\"" retry=5s at=1970-01-01T00:00:00Z empty=""`},
 		{"attributes before", func(l *slog.Logger) {
-			l.With(NodeKey, "n1", "x", 1).WithGroup("g").With("y", 2).Info("hello", slog.Group("h", "z", 3), "none", slog.GroupValue())
+			l.With("node", "n1", "x", 1).WithGroup("g").With("y", 2).Info("hello", slog.Group("h", "z", 3), "none", slog.GroupValue())
 		}, ""},
-		{"a reason before", func(l *slog.Logger) { l.With("reason", Started, FileKey, "f:1", ProcessKey, "p").Info("hello") },
+		{"a reason before", func(l *slog.Logger) { l.With("reason", Started, "file", "f:1", "process", "p").Info("hello") },
 			"Normal|Started||||f:1|p|hello"},
 		{"another reason", func(l *slog.Logger) { l.Info("drained", "reason", "maintenance") }, ""},
 		{"below the level", func(l *slog.Logger) { l.Debug("hello", "reason", Started) }, ""},
@@ -43,7 +43,8 @@ func TestOf(t *testing.T) {
 		c.say(log)
 		got := ""
 		for _, r := range *taken {
-			if e, ok := Of(r); ok {
+			if r.Reason != "" {
+				e := Of(r)
 				got = strings.Join([]string{e.Type, string(e.Reason), e.Object, e.Endpoint, e.Node, e.File, e.Process, e.Message}, "|")
 			}
 		}
@@ -64,7 +65,7 @@ func TestNamespace(t *testing.T) {
 // TestText: a record that is no event says everything.
 func TestText(t *testing.T) {
 	log, taken := logger(slog.LevelInfo, nil)
-	log.With("x", 1).WithGroup("g").Info("hello", NodeKey, "n 1", slog.Group("h", "z", 3), slog.Attr{})
+	log.With("x", 1).WithGroup("g").Info("hello", "node", "n 1", slog.Group("h", "z", 3), slog.Attr{})
 	if got, want := (*taken)[0].Text(), `hello: x=1 g.node="n 1" g.h.z=3`; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
@@ -102,16 +103,16 @@ func TestTapIsAHandler(t *testing.T) {
 		if !last.Time.IsZero() {
 			out[slog.TimeKey] = last.Time
 		}
-		for _, a := range last.Attrs {
+		for _, f := range last.Fields {
 			at := out
-			path := strings.Split(a.Key, ".")
+			path := strings.Split(f.Name, ".")
 			for _, group := range path[:len(path)-1] {
 				if at[group] == nil {
 					at[group] = map[string]any{}
 				}
 				at = at[group].(map[string]any)
 			}
-			at[path[len(path)-1]] = a.Value.Any()
+			at[path[len(path)-1]] = f.Text
 		}
 		return out
 	})

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Log keeps the latest events.
@@ -39,8 +42,8 @@ func NewLog(node string, most int) *Log {
 
 // Take adds a log record, if it's an event.
 func (l *Log) Take(r Record) {
-	if e, ok := Of(r); ok {
-		l.Add(e)
+	if r.Reason != "" {
+		l.Add(Of(r))
 	}
 }
 
@@ -102,7 +105,8 @@ func (l *Log) After(seq uint64) ([]Event, <-chan struct{}) {
 	return out, l.changed
 }
 
-// bound makes an event a small one, whatever it's about.
+// bound makes an event a small one of one line, whatever it's about: others have
+// a say in texts, and these are for terminals.
 func bound(e *Event) {
 	e.Message = cut(e.Message, maxMessage)
 	for _, field := range []*string{&e.Object, &e.Endpoint, &e.Node, &e.File, &e.Process} {
@@ -113,13 +117,19 @@ func bound(e *Event) {
 // cut keeps the beginning of a text, of whole characters. A copy: what is cut off
 // is not to be kept.
 func cut(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
 	if len(text) <= most {
 		return text
 	}
 	const dots = "..."
 	end := most - len(dots)
-	for end > 0 && text[end]&0xC0 == 0x80 { // within a character
+	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return string([]byte(text[:end])) + dots
+	return strings.Clone(text[:end]) + dots
 }

@@ -153,6 +153,15 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestOneLine: what isn't for a terminal doesn't come to one.
+func TestOneLine(t *testing.T) {
+	l := NewLog("n1", 1)
+	l.Add(Event{Reason: ManifestRefused, Message: "a\x1b[2Jb\nc\xffd"})
+	if events, _ := l.After(0); events[0].Message != "a [2Jb c\ufffdd" {
+		t.Errorf("%q", events[0].Message)
+	}
+}
+
 func BenchmarkAddToFullLog(b *testing.B) {
 	l := NewLog("n1", Most)
 	for i := range b.N {

@@ -7,14 +7,18 @@ import (
 	"time"
 )
 
-// Record is a log record that can be kept: its attributes are resolved and flat,
-// those of groups with the names of the groups before their own.
+// Record is a log record that can be kept: its attributes are written down, those
+// of groups under the names of the groups before their own.
 type Record struct {
 	Time    time.Time
 	Level   slog.Level
 	Message string
-	Attrs   []slog.Attr
+	Reason  Reason // "" if it's no event
+	Fields  []Field
 }
+
+// Field is an attribute of a log record.
+type Field struct{ Name, Text string }
 
 // Tap is a slog.Handler that gives each record of a level to Take, and to Next,
 // if there's one that wants it.
@@ -24,7 +28,7 @@ type Tap struct {
 	Next  slog.Handler
 
 	prefix string
-	attrs  []slog.Attr
+	before Record // what it was given before: Reason and Fields
 }
 
 // Enabled makes it a slog.Handler.
@@ -35,9 +39,10 @@ func (t *Tap) Enabled(ctx context.Context, l slog.Level) bool {
 // Handle makes it a slog.Handler.
 func (t *Tap) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= t.Level.Level() {
-		flat := Record{r.Time, r.Level, r.Message, slices.Clip(t.attrs)}
+		flat := t.before.copy()
+		flat.Time, flat.Level, flat.Message = r.Time, r.Level, r.Message
 		r.Attrs(func(a slog.Attr) bool {
-			flat.Attrs = flatten(flat.Attrs, t.prefix, a)
+			flat.add(t.prefix, a)
 			return true
 		})
 		t.Take(flat)
@@ -51,9 +56,9 @@ func (t *Tap) Handle(ctx context.Context, r slog.Record) error {
 // WithAttrs makes it a slog.Handler.
 func (t *Tap) WithAttrs(attrs []slog.Attr) slog.Handler {
 	next := *t
-	next.attrs = slices.Clip(t.attrs)
+	next.before = t.before.copy()
 	for _, a := range attrs {
-		next.attrs = flatten(next.attrs, t.prefix, a)
+		next.before.add(t.prefix, a)
 	}
 	if t.Next != nil {
 		next.Next = t.Next.WithAttrs(attrs)
@@ -74,23 +79,38 @@ func (t *Tap) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// flatten adds an attribute. What others may still change is written down now.
-func flatten(to []slog.Attr, prefix string, a slog.Attr) []slog.Attr {
+// copy gives a record that can be added to.
+func (r Record) copy() Record {
+	r.Fields = slices.Clip(r.Fields)
+	return r
+}
+
+// add writes an attribute down. A Reason is known by its type: others may have
+// attributes of its name.
+func (r *Record) add(prefix string, a slog.Attr) {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
 			prefix += a.Key + "."
 		}
 		for _, member := range v.Group() {
-			to = flatten(to, prefix, member)
+			r.add(prefix, member)
 		}
-		return to
+		return
 	}
-	if a.Equal(slog.Attr{}) {
-		return to
+	if reason, ok := v.Any().(Reason); ok {
+		r.Reason = reason
+		return
 	}
-	if _, reason := v.Any().(Reason); !reason && v.Kind() == slog.KindAny {
-		v = slog.StringValue(v.String())
+	if !a.Equal(slog.Attr{}) {
+		r.Fields = append(r.Fields, Field{prefix + a.Key, text(v)})
 	}
-	return append(to, slog.Attr{Key: prefix + a.Key, Value: v})
+}
+
+// text writes a value down, as slog's handlers do.
+func text(v slog.Value) string {
+	if v.Kind() == slog.KindTime {
+		return v.Time().UTC().Format(time.RFC3339)
+	}
+	return v.String()
 }
