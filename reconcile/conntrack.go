@@ -18,8 +18,10 @@ import (
 // then: a sender that expects no answer (statsd, syslog) sends to a backend
 // that is gone for good (kubernetes/kubernetes#139628), and one that began
 // before there was any never reaches the first (#48370). So the flows are
-// compared with what is served, and those that differ are forgotten. TCP and
-// SCTP connections end by themselves, and may be draining (#102631).
+// compared with what is served, and those that differ are forgotten. Those to a
+// drained endpoint stay until the drain's grace is over: nobody could tell when
+// they are done. TCP and SCTP connections end by themselves, and may be
+// draining (#102631).
 
 // udpFrontend is what flows to a frontend may be translated to.
 type udpFrontend struct {
@@ -28,22 +30,27 @@ type udpFrontend struct {
 	// matter. An endpoint that is said to be ready but not serving is among
 	// them, because new flows do.
 	serving []netip.AddrPort
+	// over are those of them, sorted, whose flows have had the grace of a drain
+	// and would go elsewhere if they began now.
+	over []netip.AddrPort
 	// usable says that new flows are translated.
 	usable bool
 }
 
 func (f udpFrontend) equal(o udpFrontend) bool {
-	return f.usable == o.usable && slices.Equal(f.serving, o.serving)
+	return f.usable == o.usable && slices.Equal(f.serving, o.serving) && slices.Equal(f.over, o.over)
 }
 
 // udpFrontends are a host's UDP frontends of one family.
 type udpFrontends map[netip.AddrPort]udpFrontend
 
-// udpFrontendsOf gives the frontends that the Planner makes of an input. One
-// that two Services claim is the first's, as in addMissing.
-func udpFrontendsOf(f nft.Family, in *Input) udpFrontends {
+// udpFrontendsOf gives the frontends that the Planner makes of an input, as of a
+// time, and when that changes by itself: the next end of a drain's grace, zero
+// if there is none. A frontend that two Services claim is the first's, as in
+// addMissing.
+func udpFrontendsOf(f nft.Family, in *Input, now time.Time) (all udpFrontends, next time.Time) {
 	p := &Planner{family: f}
-	all := make(udpFrontends, len(in.Services))
+	all = make(udpFrontends, len(in.Services))
 	for _, s := range in.Services {
 		for i := range s.Ports {
 			port := &s.Ports[i]
@@ -51,15 +58,65 @@ func udpFrontendsOf(f nft.Family, in *Input) udpFrontends {
 				continue
 			}
 			backends := udpFrontendOf(f, port.Endpoints)
+			over, ends := graceOver(f, port.Endpoints, now)
+			if next.IsZero() || !ends.IsZero() && ends.Before(next) {
+				next = ends
+			}
+			var chosen choice
+			if len(over) > 0 {
+				chosen = choose(port.Endpoints, f == nft.IPv6, in.Node)
+			}
 			for _, frontend := range p.frontends(port, in) {
 				key := netip.AddrPortFrom(frontend.Address, frontend.Port)
 				if _, taken := all[key]; !taken {
+					backends.over = goElsewhere(over, newFlows(s, frontend.Kind, chosen))
 					all[key] = backends
 				}
 			}
 		}
 	}
-	return all
+	return all, next
+}
+
+// graceOver gives the endpoints of a family, sorted, whose drain's grace is over
+// at a time, and the next time at which one's is.
+func graceOver(family nft.Family, endpoints []state.Endpoint, now time.Time) (over []netip.AddrPort, next time.Time) {
+	for i := range endpoints {
+		e := &endpoints[i]
+		if e.Cause == nil || e.Cause.Drain == nil || e.Address.Addr().Is6() != (family == nft.IPv6) {
+			continue
+		}
+		switch ends := e.Cause.Drain.GraceEnds(); {
+		case !now.Before(ends):
+			over = append(over, e.Address)
+		case next.IsZero() || ends.Before(next):
+			next = ends
+		}
+	}
+	slices.SortFunc(over, netip.AddrPort.Compare)
+	return over, next
+}
+
+// newFlows gives the endpoints that new flows to a frontend of a kind may go to,
+// wherever they come from: policy Local means the whole fleet's to this host's
+// own clients, if it's an external frontend's.
+func newFlows(s *state.Service, kind state.FrontendKind, chosen choice) []netip.AddrPort {
+	switch {
+	case kind.External() && s.ExternalTrafficPolicy == state.Local:
+		return slices.Concat(chosen.local, chosen.cluster)
+	case !kind.External() && s.InternalTrafficPolicy == state.Local:
+		return chosen.local
+	}
+	return chosen.cluster
+}
+
+// goElsewhere gives the endpoints that get no new flows. Where nobody gets any, a
+// flow is better off where it is.
+func goElsewhere(over, newFlows []netip.AddrPort) []netip.AddrPort {
+	if len(over) == 0 || len(newFlows) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(over), func(e netip.AddrPort) bool { return slices.Contains(newFlows, e) })
 }
 
 // udpFrontendOf sorts out a port's endpoints of a family. Which of the usable
@@ -82,7 +139,12 @@ func udpFrontendOf(family nft.Family, endpoints []state.Endpoint) udpFrontend {
 
 // serve tells whether a flow goes to an endpoint that serves its frontend.
 func (all udpFrontends) serve(f host.Flow) bool {
-	_, ok := slices.BinarySearchFunc(all[f.Destination].serving, f.ReplySource, netip.AddrPort.Compare)
+	frontend := all[f.Destination]
+	return has(frontend.serving, f.ReplySource) && !has(frontend.over, f.ReplySource)
+}
+
+func has(sorted []netip.AddrPort, e netip.AddrPort) bool {
+	_, ok := slices.BinarySearchFunc(sorted, e, netip.AddrPort.Compare)
 	return ok
 }
 
@@ -116,7 +178,7 @@ func parseUDP(id string) (netip.AddrPort, bool) {
 type fate string
 
 // The fates. Flows are forgotten when their frontend would not send them where
-// they go: the last three.
+// they go: the last four.
 const (
 	notOurs    fate = "not to a frontend"
 	served     fate = "to an endpoint that serves"
@@ -124,12 +186,13 @@ const (
 	elsewhere  fate = "untranslated in a zone of somebody else"
 
 	endpointGone fate = "to an endpoint that is gone or does not serve"
+	drainOver    fate = "to an endpoint whose drain has had its grace"
 	untranslated fate = "untranslated, though there are endpoints"
 	frontendGone fate = "translated by a frontend that is gone"
 )
 
 func (f fate) forgotten() bool {
-	return f == endpointGone || f == untranslated || f == frontendGone
+	return f == endpointGone || f == drainOver || f == untranslated || f == frontendGone
 }
 
 // flowRules decide about the flows of one family.
@@ -161,6 +224,8 @@ func (r *flowRules) judge(f host.Flow) fate {
 	switch {
 	case r.now.serve(f):
 		return served
+	case has(frontend.over, f.ReplySource):
+		return drainOver
 	case translated:
 		return endpointGone
 	case f.Zoned:

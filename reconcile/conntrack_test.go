@@ -55,7 +55,8 @@ func rulesOf(f nft.Family, in *Input, former ...string) *flowRules {
 	for _, text := range former {
 		left[netip.MustParseAddrPort(text)] = true
 	}
-	r.update(udpFrontendsOf(f, in), left, time.Time{})
+	now, _ := udpFrontendsOf(f, in, time.Time{})
+	r.update(now, left, time.Time{})
 	return r
 }
 
@@ -121,6 +122,61 @@ func TestJudgeZones(t *testing.T) {
 	}
 }
 
+// drained drains endpoints as of a time.
+func drained(s *state.Service, since time.Time, grace time.Duration, endpoints ...string) *state.Service {
+	for i := range s.Ports[0].Endpoints {
+		e := &s.Ports[0].Endpoints[i]
+		if slices.Contains(endpoints, e.Address.String()) {
+			e.Ready, e.Serving, e.Terminating = false, true, true
+			e.Cause = &state.Cause{Kind: state.Drained, Drain: &state.Drain{Since: since, Grace: grace}}
+		}
+	}
+	return s
+}
+
+// TestJudgeDrains: a drain's flows are left alone until its grace is over, and
+// where they would go to the same endpoint again.
+func TestJudgeDrains(t *testing.T) {
+	const (
+		byClusterIP = "10.96.0.10:53 "
+		byNodePort  = "192.0.2.11:30053 "
+		a, b        = "10.20.0.11:53", "10.20.0.12:53"
+	)
+	since := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	ends := since.Add(time.Minute)
+	local := func(s *state.Service, internal, external state.TrafficPolicy) *state.Service {
+		s.InternalTrafficPolicy, s.ExternalTrafficPolicy = internal, external
+		s.Ports[0].Endpoints[0].NodeName = "n1"
+		return s
+	}
+	both := func() *state.Service { return udpService("10.96.0.10", a+" rs", b+" rs") }
+	for _, tt := range []struct {
+		name    string
+		service *state.Service
+		now     time.Time
+		flow    string
+		want    fate
+		next    time.Time
+	}{
+		{"before", drained(both(), since, time.Minute, a), ends.Add(-1), byClusterIP + a, served, ends},
+		{"then", drained(both(), since, time.Minute, a), ends, byClusterIP + a, drainOver, time.Time{}},
+		{"by another frontend", drained(both(), since, time.Minute, a), ends, byNodePort + a, drainOver, time.Time{}},
+		{"to the other one", drained(both(), since, time.Minute, a), ends, byClusterIP + b, served, time.Time{}},
+		{"all are drained", drained(both(), since, time.Minute, a, b), ends, byClusterIP + a, served, time.Time{}},
+		{"one after the other", drained(drained(both(), since, time.Minute, a), since, time.Hour, b), ends, byClusterIP + a, served, since.Add(time.Hour)},
+		{"this host's only one, policy Local", local(drained(both(), since, time.Minute, a), state.Local, state.Local), ends, byClusterIP + a, served, time.Time{}},
+		{"the same from outside", local(drained(both(), since, time.Minute, a), state.Local, state.Local), ends, byNodePort + a, served, time.Time{}},
+		{"policy Local of the other kind of frontends", local(drained(both(), since, time.Minute, a), state.Cluster, state.Local), ends, byClusterIP + a, drainOver, time.Time{}},
+		{"another host's, policy Local", local(drained(both(), since, time.Minute, b), state.Local, state.Local), ends, byClusterIP + b, drainOver, time.Time{}},
+	} {
+		all, next := udpFrontendsOf(nft.IPv4, udpInput(tt.service), tt.now)
+		r := &flowRules{now: all}
+		if got := r.judge(flowOf(tt.flow)); got != tt.want || !next.Equal(tt.next) {
+			t.Errorf("%s: %s, next %v; want %s, next %v", tt.name, got, next, tt.want, tt.next)
+		}
+	}
+}
+
 // TestJudgeClaims: of two Services that claim one frontend, the first has it.
 func TestJudgeClaims(t *testing.T) {
 	r := rulesOf(nft.IPv4, udpInput(udpService("10.96.0.10", "10.20.0.11:53 rs"), udpService("10.96.0.11", "10.20.0.12:53 rs")))
@@ -142,9 +198,11 @@ func TestJudgeAgreesWithPlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := rapid.SampledFrom([]nft.Family{nft.IPv4, nft.IPv6}).Draw(t, "family")
 		before, now := genInput(t), genInput(t)
+		drainSome(t, now)
 		held, want := NewPlanner(f).Plan(before, nil), NewPlanner(f).Plan(now, nil)
 		r := &flowRules{former: map[netip.AddrPort]time.Time{}}
-		r.update(udpFrontendsOf(f, now), formerUDP(going(held.Groups, want.Groups)), time.Time{})
+		all, _ := udpFrontendsOf(f, now, time.Time{})
+		r.update(all, formerUDP(going(held.Groups, want.Groups)), time.Time{})
 		frontends, backends := udpOf(want.Groups), udpOf(held.Groups)
 		for id := range backends {
 			_, is := frontends[id]
@@ -166,13 +224,28 @@ func TestJudgeAgreesWithPlan(t *testing.T) {
 		if slices.Contains(frontends[flow.Destination], flow.ReplySource) && got != served {
 			t.Fatalf("%v: %s", flow, got)
 		}
-		if is && flow.ReplySource != flow.Destination && got != served && got != endpointGone {
+		if is && flow.ReplySource != flow.Destination && got != served && got != endpointGone && got != drainOver {
 			t.Fatalf("%v: %s", flow, got)
 		}
 		if is && flow.ReplySource == flow.Destination && (got == untranslated) != (len(frontends[flow.Destination]) > 0 || dropped(want.Groups, flow.Destination)) {
 			t.Fatalf("%v: %s", flow, got)
 		}
 	})
+}
+
+// drainSome has some of the endpoints drained, and their grace over.
+func drainSome(t *rapid.T, in *Input) {
+	for _, s := range in.Services {
+		for i := range s.Ports {
+			for k := range s.Ports[i].Endpoints {
+				e := &s.Ports[i].Endpoints[k]
+				if rapid.Bool().Draw(t, "drained") {
+					e.Ready, e.Serving, e.Terminating = false, true, true
+					e.Cause = &state.Cause{Kind: state.Drained, Drain: &state.Drain{}}
+				}
+			}
+		}
+	}
 }
 
 // udpOf gives the UDP frontends of a ruleset, each with where it translates to.
@@ -266,7 +339,8 @@ func BenchmarkJudge(b *testing.B) {
 	})
 	b.Run("change", func(b *testing.B) {
 		for b.Loop() {
-			if r.update(udpFrontendsOf(nft.IPv4, in), nil, time.Time{}) {
+			frontends, _ := udpFrontendsOf(nft.IPv4, in, time.Time{})
+			if r.update(frontends, nil, time.Time{}) {
 				b.Fatal("nothing has changed")
 			}
 		}

@@ -44,6 +44,8 @@ type syncs struct {
 type flowTable struct {
 	family    nft.Family
 	rules     flowRules
+	in        *Input    // the latest sync that succeeded
+	ends      time.Time // the next end of a drain's grace; zero if there's none
 	due       bool
 	notBefore time.Time
 	failures  int // in a row
@@ -106,36 +108,48 @@ func (c *Conntracker) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-c.wake:
-			c.take()
 		case <-again.C:
 		case <-tick.C:
 			for _, t := range c.tables {
 				t.due = t.due || t.rules.now != nil
 			}
 		}
+		c.take(time.Now())
 		again.Reset(c.passes(ctx))
 	}
 }
 
-// take takes over what is known of syncs. As long as none succeeds, the kernel
-// may translate as it did before.
-func (c *Conntracker) take() {
+// take takes over what is known of syncs, and of drains whose grace is over. As
+// long as no sync succeeds, the kernel may translate as it did before.
+func (c *Conntracker) take(now time.Time) {
 	for _, t := range c.tables {
-		c.mu.Lock()
-		s := c.syncs[t.family]
-		in, former := s.ended, s.former
-		if in != nil {
-			s.ended, s.former = nil, map[netip.AddrPort]bool{}
-		}
-		c.mu.Unlock()
-		if in == nil {
+		in, former := c.synced(t.family)
+		switch {
+		case in != nil:
+			t.in = in
+		case t.ends.IsZero() || now.Before(t.ends):
 			continue
 		}
-		t.begun, t.soon = in, udpFrontendsOf(t.family, in)
-		if t.rules.update(t.soon, former, time.Now()) {
+		t.begun = t.in
+		t.soon, t.ends = udpFrontendsOf(t.family, t.in, now)
+		if t.rules.update(t.soon, former, now) {
 			t.due = true
 		}
 	}
+}
+
+// synced gives the input that a family was synced to since it was last asked
+// for, nil if it wasn't, and the frontends that left.
+func (c *Conntracker) synced(f nft.Family) (in *Input, former map[netip.AddrPort]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.syncs[f]
+	if s.ended == nil {
+		return nil, nil
+	}
+	in, former = s.ended, s.former
+	s.ended, s.former = nil, map[netip.AddrPort]bool{}
+	return in, former
 }
 
 // passes makes the passes that are due, and gives the time until the next.
@@ -147,6 +161,9 @@ func (c *Conntracker) passes(ctx context.Context) time.Duration {
 		}
 		if t.due {
 			next = min(next, max(0, time.Until(t.notBefore)))
+		}
+		if !t.ends.IsZero() {
+			next = min(next, max(0, time.Until(t.ends)))
 		}
 	}
 	return next
@@ -198,7 +215,8 @@ func (c *Conntracker) judge(t *flowTable, f host.Flow) fate {
 	begun := c.syncs[t.family].begun
 	c.mu.Unlock()
 	if begun != t.begun {
-		t.begun, t.soon = begun, udpFrontendsOf(t.family, begun)
+		t.begun = begun
+		t.soon, _ = udpFrontendsOf(t.family, begun, time.Now())
 	}
 	if t.soon.serve(f) {
 		return served

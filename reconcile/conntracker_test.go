@@ -264,6 +264,54 @@ func TestConntrackerDuringSync(t *testing.T) {
 	})
 }
 
+// TestConntrackerDrain: flows to a drained endpoint go at the moment when its
+// grace is over, also after a restart, and a drain that ends before takes none.
+func TestConntrackerDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := track(t, flowA, flowB)
+		x.sync(nil, dns(dnsA, dnsB))
+		x.expect("start", 1)
+		x.sync(nil, drained(dns(dnsA, dnsB), time.Now(), 75*time.Second, dnsB))
+		x.expect("drained", 0)
+		x.after(75*time.Second - 1)
+		x.expect("two periods", 2)
+		x.after(1)
+		x.expect("the grace is over", 1, flowB)
+		x.flows = append(x.flows, flowB)
+		x.after(15 * time.Second)
+		x.expect("one more, which came late", 1, flowB)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		x := track(t, flowA, flowB)
+		x.sync(nil, drained(dns(dnsA, dnsB), time.Now().Add(-time.Minute), 59*time.Second, dnsB))
+		x.expect("it was over before the start", 1, flowB)
+		x.sync(nil, drained(dns(dnsA, dnsB), time.Now(), time.Second, dnsA, dnsB))
+		x.flows = append(x.flows, flowB)
+		x.after(10 * time.Second)
+		x.expect("there's no other choice", 1)
+		x.sync(nil, drained(dns(dnsA, dnsB), time.Now(), time.Second, dnsB))
+		x.sync(nil, dns(dnsA, dnsB))
+		x.after(10 * time.Second)
+		x.expect("undrained in time", 0)
+	})
+}
+
+// TestConntrackerDrainDuringPass: a grace that is over while a pass goes on, or
+// a sync, is not forgotten.
+func TestConntrackerDrainDuringPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := track(t, flowA, flowB)
+		x.took = 2 * time.Second
+		x.sync(nil, drained(dns(dnsA, dnsB), time.Now(), time.Second, dnsB))
+		in := udpInput(drained(dns(dnsA, dnsB), time.Now(), time.Second, dnsB), simple(1, 1))
+		ended := x.Syncing(in, nft.IPv4, nil)
+		x.after(20 * time.Second)
+		ended(nil)
+		synctest.Wait()
+		x.expect("a pass at the start, and one at the end", 2, flowB)
+	})
+}
+
 // TestConntrackerBounded: with a table that takes long, changes in a row don't
 // take all of a CPU, and none is missed.
 func TestConntrackerBounded(t *testing.T) {
