@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-
 	"pointsman/state"
 )
 
@@ -50,6 +48,8 @@ type slot struct {
 	linked uint64 // stamp of slices
 	slices []*digest
 
+	broken uint64 // stamp: it has a slice that's in error
+
 	ordered uint64  // stamp: already among the ordered services
 	good    *digest // the last good version
 
@@ -80,8 +80,8 @@ func (l *Loader) attach(e *digest) {
 	if isTold(o.Key) {
 		e.slot, e.kind = l.slotOf(o.Key), o.Key.Kind[0]
 	}
-	if name := serviceNameOf(o); name != "" {
-		e.service = l.slotOf(Key{KindService, state.ObjectName{Namespace: o.Key.Namespace, Name: name}})
+	if o.backed != "" {
+		e.service = l.slotOf(Key{KindService, state.ObjectName{Namespace: o.Key.Namespace, Name: o.backed}})
 	}
 }
 
@@ -89,18 +89,6 @@ func (l *Loader) attach(e *digest) {
 func isTold(k Key) bool {
 	_, known := apiVersionOf(k.Kind)
 	return known && k.Name != ""
-}
-
-// serviceNameOf tells which Service of its namespace an object holds endpoints
-// for: a slice says it by label, Endpoints by their name.
-func serviceNameOf(o *Object) string {
-	switch {
-	case o.EndpointSlice != nil:
-		return o.EndpointSlice.Labels[discoveryv1.LabelServiceName]
-	case o.Endpoints != nil:
-		return o.Key.Name
-	}
-	return ""
 }
 
 // forget drops the slots that no object refers to any more, once they are many.
@@ -170,6 +158,9 @@ func (p *sweep) index(r *reading) {
 		}
 		if e.failed {
 			p.problems = append(p.problems, e.findings...)
+			if e.service != nil {
+				e.service.broken = p.generation
+			}
 		}
 		switch {
 		case e.failed && e.slot == nil:

@@ -58,9 +58,17 @@ func (p *sweep) join(s *slot, f *fleet) *state.Service {
 	if m.version != p.settled.version || m.fleet != f {
 		p.settleMemo(m, f)
 	}
-	p.problems = append(p.problems, m.problems...)
+	for _, problem := range m.problems {
+		if s.broken != p.generation || !problem.Rule.ofNoSlices() {
+			p.problems = append(p.problems, problem)
+		}
+	}
 	return m.service
 }
+
+// ofNoSlices reports whether a finding is about the lack of slices. It isn't the
+// news where there is one, in error.
+func (r Rule) ofNoSlices() bool { return r == ruleNoSlices || r == ruleSelectorNoSlices }
 
 // settleMemo brings what depends on other Services and on Nodes up to date.
 func (p *sweep) settleMemo(m *serviceMemo, f *fleet) {

@@ -31,9 +31,22 @@ type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       Kind   `json:"kind"`
 	Metadata   struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
+		Name      string            `json:"name"`
+		Namespace string            `json:"namespace"`
+		Labels    map[string]string `json:"labels"`
 	} `json:"metadata"`
+}
+
+// backed tells which Service of its namespace an object holds endpoints for: a
+// slice says it by label, Endpoints by their name.
+func (h head) backed() string {
+	switch h.Kind {
+	case KindEndpointSlice:
+		return h.Metadata.Labels[discoveryv1.LabelServiceName]
+	case KindEndpoints:
+		return h.Metadata.Name
+	}
+	return ""
 }
 
 // key gives the Key that a head means.
@@ -82,7 +95,7 @@ func headOf(js []byte) head {
 // object decodes, defaults and validates one object. Findings are those made
 // on the way.
 func (d *decoding) object(it item, findings []finding) *Object {
-	o := &Object{Key: it.key(), Raw: it.json, doc: &d.doc}
+	o := &Object{Key: it.key(), Raw: it.json, doc: &d.doc, backed: it.backed()}
 	o.Source = state.Source{File: d.file, Line: d.doc.line + max(d.line(it.path), 1) - 1}
 	findings = append(findings, d.fill(o, it)...)
 	o.Problems = d.problems(o.Key, findings)

@@ -93,7 +93,8 @@ type Object struct {
 
 	Problems []Problem
 
-	doc *document // that it was decoded from; the objects of a List share it
+	doc    *document // that it was decoded from; the objects of a List share it
+	backed string    // the Service of its namespace that it holds endpoints for, also where it's in error
 }
 
 // Failed reports whether the document has an error, so that nothing of it may
