@@ -34,8 +34,8 @@ func (r *Result) Mentions(a netip.Addr) []Mention {
 	for _, e := range r.effective {
 		o := e.object
 		text := why[o.Key]
-		if name := serviceNameOf(o); name != "" {
-			of := Key{KindService, state.ObjectName{Namespace: o.Key.Namespace, Name: name}}
+		if o.backed != "" {
+			of := Key{KindService, state.ObjectName{Namespace: o.Key.Namespace, Name: o.backed}}
 			if text = why[of]; text != "" {
 				text = "of " + of.String() + ", which is " + text
 			}
@@ -61,7 +61,7 @@ func (o *Object) names(a netip.Addr) bool {
 func (r *Result) Backers(service state.ObjectName) []Key {
 	var out []Key
 	for _, e := range r.effective {
-		if o := e.object; o.Key.Namespace == service.Namespace && serviceNameOf(o) == service.Name {
+		if o := e.object; o.Key.Namespace == service.Namespace && o.backed == service.Name {
 			out = append(out, o.Key)
 		}
 	}
