@@ -32,7 +32,7 @@ help:
 	@echo 'make bench     benchmarks (root); BENCH=regexp'
 	@echo 'make fuzz      every fuzz target for FUZZTIME=$(FUZZTIME) (root)'
 	@echo 'make vuln      govulncheck, against the database in GOVULNDB'
-	@echo 'make install   the binary and its systemd units, under PREFIX=$(PREFIX) and DESTDIR (root)'
+	@echo 'make install   the binary, man pages, completions and systemd units, under PREFIX=$(PREFIX) and DESTDIR (root)'
 	@echo 'make uninstall removes them; what is under /etc and /var stays'
 
 build: go
@@ -70,11 +70,16 @@ vuln: go
 # What is under /etc is the operator's: it's installed where it isn't there yet,
 # and stays when the rest goes.
 units   := $(wildcard systemd/*.service systemd/*.timer)
+completions := bash:bash-completion/completions/pointsman zsh:zsh/site-functions/_pointsman fish:fish/vendor_completions.d/pointsman.fish
 install: build
 	install -D -m 755 bin/pointsman '$(DESTDIR)$(PREFIX)/bin/pointsman'
 	@for unit in $(units); do \
 		install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'; \
 		sed 's|/usr/local/|$(PREFIX)/|' "$$unit" >'$(DESTDIR)$(PREFIX)/lib/systemd/system/'$${unit##*/}; \
+	done
+	bin/pointsman man '$(DESTDIR)$(PREFIX)/share/man/man1'
+	@for script in $(completions); do \
+		install -D -m 644 "cmd/pointsman/shells/pointsman.$${script%%:*}" '$(DESTDIR)$(PREFIX)/share/'"$${script#*:}"; \
 	done
 	install -D -m 644 systemd/sysusers.conf '$(DESTDIR)$(PREFIX)/lib/sysusers.d/pointsman.conf'
 	install -D -m 644 systemd/modules-load.conf '$(DESTDIR)$(PREFIX)/lib/modules-load.d/pointsman.conf'
@@ -89,6 +94,8 @@ install: build
 uninstall:
 	rm -f '$(DESTDIR)$(PREFIX)/bin/pointsman' '$(DESTDIR)$(PREFIX)/lib/sysusers.d/pointsman.conf' '$(DESTDIR)$(PREFIX)/lib/modules-load.d/pointsman.conf'
 	rm -f $(patsubst systemd/%,'$(DESTDIR)$(PREFIX)/lib/systemd/system/%',$(units))
+	rm -f '$(DESTDIR)$(PREFIX)/share/man/man1/pointsman.1' '$(DESTDIR)$(PREFIX)/share/man/man1/pointsman-'*.1
+	rm -f $(foreach script,$(completions),'$(DESTDIR)$(PREFIX)/share/$(lastword $(subst :, ,$(script)))')
 	rm -rf '$(DESTDIR)$(PREFIX)/share/doc/pointsman'
 
 clean:
@@ -103,7 +110,7 @@ root:
 # What the tests and the demo run; -race needs a C compiler.
 packages:
 	@missing=; \
-	for need in nft:nftables conntrack:conntrack ip:iproute2 git:git ssh-keygen:openssh-client sshd:openssh-server gpg:gnupg gcc:gcc systemd-analyze:systemd keepalived:keepalived; do \
+	for need in nft:nftables conntrack:conntrack ip:iproute2 git:git ssh-keygen:openssh-client sshd:openssh-server gpg:gnupg gcc:gcc systemd-analyze:systemd keepalived:keepalived zsh:zsh fish:fish mandoc:mandoc; do \
 		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; \
 	done; \
 	test -n "$$missing" || exit 0; \

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -99,7 +100,7 @@ func addressNames(kind string, s *state.Service, p *state.Port) (all []nameAnswe
 		if f.Kind == state.NodePort {
 			continue
 		}
-		name := f.Address.String()
+		name := netip.AddrPortFrom(f.Address, f.Port).String()
 		if p.Protocol != state.TCP {
 			name += "/" + strings.ToLower(string(p.Protocol))
 		}

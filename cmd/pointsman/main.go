@@ -50,7 +50,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func app(stdout, stderr io.Writer) *cli.App {
-	return &cli.App{
+	return withExamples(&cli.App{
 		Name:                   "pointsman",
 		Usage:                  "Kubernetes Services for bare-metal hosts, without a Kubernetes API",
 		Writer:                 stdout,
@@ -73,8 +73,8 @@ func app(stdout, stderr io.Writer) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), planCommand(), pinCommand(), getCommand(), statusCommand(), drainCommand(), undrainCommand(), approveCommand(), reloadCommand(), syncCommand(), keygenCommand(), doctorCommand(), cleanupCommand(), versionCommand(), completionCommand(), completeCommand()},
-	}
+		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), planCommand(), pinCommand(), getCommand(), statusCommand(), drainCommand(), undrainCommand(), approveCommand(), reloadCommand(), syncCommand(), keygenCommand(), doctorCommand(), cleanupCommand(), versionCommand(), completionCommand(), completeCommand(), manCommand()},
+	})
 }
 
 func usage(format string, args ...any) error {
