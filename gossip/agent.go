@@ -164,6 +164,11 @@ func (a *Agent) Undrain(t state.DrainTarget) error { return a.cluster.Undrain(t)
 // DrainSelf drains this host until it has booted again.
 func (a *Agent) DrainSelf(d state.Drain) error { return a.cluster.DrainSelf(d) }
 
+// Ask puts a question to the other members, see Cluster.Ask.
+func (a *Agent) Ask(ctx context.Context, question []byte) (answers map[string][]byte, silent []string) {
+	return a.cluster.Ask(ctx, question)
+}
+
 // Run probes, gossips and judges until ctx is done; it then returns nil.
 func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)

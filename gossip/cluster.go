@@ -32,7 +32,10 @@ type Cluster struct {
 	rejoin  chan struct{} // peers were added
 	sync    chan string   // a member with other members than this host's
 	outbox  chan reply
+	waiting chan letter // questions of others
 	thanks  chan string // for large packets, from whom
+
+	questions chan reply // of this host; unbuffered, as somebody waits
 
 	mu          sync.Mutex // never held while memberlist is called
 	store       *store
@@ -41,6 +44,7 @@ type Cluster struct {
 	compare     comparison // of what is gossiped
 	compareWho  comparison // of who is alive
 	warned      tokens
+	asking      map[uint64]*inquiry // by the question's id
 	memberLog   tokens
 	counts      Stats // those that are counted here
 	view        *View // nil: something changed
@@ -68,7 +72,9 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), rejoin: make(chan struct{}, 1),
 		sync:    make(chan string, 1),
 		outbox:  make(chan reply, 256),
+		waiting: make(chan letter, maxWaiting),
 		thanks:  make(chan string, 1),
+		asking:  map[uint64]*inquiry{}, questions: make(chan reply),
 		started: now,
 		compare: comparison{pace: exchangePace()}, compareWho: comparison{pace: memberPace()},
 		members: &members{self: cfg.NodeName, all: map[string]*memberEntry{}},
@@ -186,8 +192,12 @@ func (c *Cluster) serve(ctx context.Context, list *memberlist.Memberlist) {
 	c.list.Store(list)
 	var group errgroup.Group
 	for range senders {
-		group.Go(func() error { c.deliver(ctx, list); return nil })
+		group.Go(func() error { c.deliver(ctx, list, c.outbox); return nil })
 	}
+	for range askers {
+		group.Go(func() error { c.deliver(ctx, list, c.questions); return nil })
+	}
+	group.Go(func() error { c.answerOthers(ctx); return nil })
 	group.Go(func() error { c.trySizes(ctx, list); return nil })
 	c.keepJoined(ctx, list)
 	_ = group.Wait()
@@ -222,12 +232,12 @@ func (c *Cluster) listen() (*memberlist.Memberlist, error) {
 }
 
 // deliver sends what is asked for to whom asked.
-func (c *Cluster) deliver(ctx context.Context, list *memberlist.Memberlist) {
+func (c *Cluster) deliver(ctx context.Context, list *memberlist.Memberlist, from <-chan reply) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case r := <-c.outbox:
+		case r := <-from:
 			c.mu.Lock()
 			node := c.members.node(r.to)
 			c.mu.Unlock()

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -39,6 +40,10 @@ type ClusterConfig struct {
 	Fleet    string // fleets of different names never mix
 	StateDir string // for the incarnation and the drains; empty: they're lost at exit
 	BootID   string // of the kernel; ends the drain that an earlier boot's shutdown set
+
+	// Answer answers a question of another member (Ask), with at most 32 KiB. It's
+	// called for one at a time. Nil leaves them unanswered.
+	Answer func(ctx context.Context, question []byte) []byte
 
 	Transport memberlist.NodeAwareTransport // nil: the network
 	Log       *slog.Logger

@@ -173,6 +173,8 @@ func (c *Cluster) receive(message []byte) {
 		c.fetched(message, now)
 	case k == kindConflict:
 		c.receiveConflict(r)
+	case k == kindQuestion || k == kindAnswer:
+		c.receiveLetter(k, r, now)
 	case k == kindLarge || k == kindThanks:
 		c.thank(k, r.name(), now)
 	case k == kindSums || k == kindDigest || k == kindDetails:

@@ -22,6 +22,8 @@ const (
 	kindConflict kind = 8
 	kindLarge    kind = 9
 	kindThanks   kind = 10
+	kindQuestion kind = 11
+	kindAnswer   kind = 12
 )
 
 const wireFormat = 1
