@@ -47,18 +47,18 @@ type Reason struct {
 
 // The codes of reasons.
 const (
-	notReady    = "not-ready"
-	notServing  = "not-serving"
-	terminating = "terminating"
-	seenDown    = "seen-down"
-	untried     = "untried"
-	drained     = "drained"
-	spare       = "spare"
-	kept        = "kept-anyway"
-	notLocal    = "not-local"
-	otherNode   = "other-node"
-	otherZone   = "other-zone"
-	serviceIP   = "service-address"
+	whyNotReady    = "not-ready"
+	whyNotServing  = "not-serving"
+	whyTerminating = "terminating"
+	whySeenDown    = "seen-down"
+	whyUntried     = "untried"
+	whyDrained     = "drained"
+	whySpare       = "spare"
+	whyKept        = "kept-anyway"
+	whyNotLocal    = "not-local"
+	whyOtherNode   = "other-node"
+	whyOtherZone   = "other-zone"
+	whyServiceIP   = "service-address"
 )
 
 // Seen is what an observer says of an endpoint.
@@ -95,7 +95,7 @@ func (x *explaining) endpointFates(clients []ClientFate) []EndpointFate {
 		f.Why = x.reasons(&e, declared[e.Address])
 		if services[e.Address.Addr()] {
 			f.Refused = true
-			f.Why = append(f.Why, Reason{serviceIP, "is a ClusterIP itself: what is translated to it is refused"})
+			f.Why = append(f.Why, Reason{whyServiceIP, "is a ClusterIP itself: what is translated to it is refused"})
 		}
 		out = append(out, f)
 	}
@@ -167,7 +167,7 @@ func (x *explaining) reasons(e, declared *state.Endpoint) []Reason {
 		if e.NodeName != "" {
 			where = "is on " + e.NodeName
 		}
-		out = append(out, Reason{notLocal, where + ", and the policy is Local"})
+		out = append(out, Reason{whyNotLocal, where + ", and the policy is Local"})
 	}
 	if e.Ready && !x.isLocalOnly() {
 		out = append(out, x.distance(e)...)
@@ -199,14 +199,14 @@ func conditionReasons(e, declared *state.Endpoint) []Reason {
 	switch {
 	case e.Cause != nil:
 	case declared.Terminating && !declared.Serving:
-		out = append(out, Reason{notServing, "is terminating, and not serving, in its manifest"})
+		out = append(out, Reason{whyNotServing, "is terminating, and not serving, in its manifest"})
 	case declared.Terminating:
-		out = append(out, Reason{terminating, "is terminating in its manifest"})
+		out = append(out, Reason{whyTerminating, "is terminating in its manifest"})
 	default:
-		out = append(out, Reason{notReady, "is not ready in its manifest"})
+		out = append(out, Reason{whyNotReady, "is not ready in its manifest"})
 	}
 	if e.Serving && e.Terminating {
-		out = append(out, Reason{spare, "serves while no other endpoint is ready"})
+		out = append(out, Reason{whySpare, "serves while no other endpoint is ready"})
 	}
 	return out
 }
@@ -214,17 +214,17 @@ func conditionReasons(e, declared *state.Endpoint) []Reason {
 func causeReason(c *state.Cause) Reason {
 	switch c.Kind {
 	case state.SeenDown:
-		return Reason{seenDown, "fails its probes"}
+		return Reason{whySeenDown, "fails its probes"}
 	case state.Untried:
-		return Reason{untried, "has not been probed yet, and others are up"}
+		return Reason{whyUntried, "has not been probed yet, and others are up"}
 	case state.KeptAnyway:
-		return Reason{kept, "fails its probes, and is served since too few would be left"}
+		return Reason{whyKept, "fails its probes, and is served since too few would be left"}
 	}
 	text := "is draining"
 	if c.Judgement != nil && c.Judgement.Verdict == state.Down {
 		text += ", and fails its probes"
 	}
-	return Reason{drained, text}
+	return Reason{whyDrained, text}
 }
 
 // distance says why a ready endpoint is too far: the hints of all are followed.
@@ -235,9 +235,9 @@ func (x *explaining) distance(e *state.Endpoint) []Reason {
 	}
 	node := x.Input.Node
 	if len(e.HintNodes) > 0 && !slices.Contains(e.HintNodes, node.Name) && x.hintsDecide(chosen.cluster, func(e *state.Endpoint) bool { return slices.Contains(e.HintNodes, node.Name) }) {
-		return []Reason{{otherNode, "is meant for " + strings.Join(e.HintNodes, ", ") + ", and this is " + node.Name}}
+		return []Reason{{whyOtherNode, "is meant for " + strings.Join(e.HintNodes, ", ") + ", and this is " + node.Name}}
 	}
-	return []Reason{{otherZone, fmt.Sprintf("is meant for zone %s, and this is zone %s", strings.Join(e.HintZones, ", "), node.Zone)}}
+	return []Reason{{whyOtherZone, fmt.Sprintf("is meant for zone %s, and this is zone %s", strings.Join(e.HintZones, ", "), node.Zone)}}
 }
 
 // hintsDecide reports whether all chosen endpoints have a hint that matches.

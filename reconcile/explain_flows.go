@@ -18,7 +18,8 @@ const (
 
 // Tally counts connections as they are shown, in bounded memory.
 type Tally struct {
-	From netip.Addr // whose connections are listed; not valid: nobody's
+	From       netip.Addr // whose connections are listed; not valid: nobody's
+	ByFrontend bool       // where connections are counted by where they were sent
 
 	Open, Closing int
 	backends      map[netip.AddrPort]*Backend
@@ -28,6 +29,7 @@ type Tally struct {
 
 // Connections are those that there are to a frontend.
 type Connections struct {
+	Error    string    `json:"error,omitempty"` // why some may be missing
 	Open     int       `json:"open"`
 	Closing  int       `json:"closing"`
 	Backends []Backend `json:"backends,omitempty"`
@@ -53,16 +55,9 @@ type Listed struct {
 
 // Add counts a connection.
 func (t *Tally) Add(c host.Connection) {
-	if t.backends == nil {
-		t.backends = map[netip.AddrPort]*Backend{}
-	}
-	b := t.backends[c.ReplySource]
-	if b == nil && len(t.backends) < maxBackends {
-		b = &Backend{Address: c.ReplySource}
-		t.backends[c.ReplySource] = b
-	}
-	if b == nil {
-		b = &Backend{}
+	b := t.backend(c.ReplySource)
+	if t.ByFrontend {
+		b = t.backend(c.Destination)
 	}
 	if c.Closing {
 		t.Closing++
@@ -78,6 +73,22 @@ func (t *Tally) Add(c host.Connection) {
 	default:
 		t.unlisted++
 	}
+}
+
+// backend gives what connections to an address are counted by. Beyond the bound
+// they count in the sums alone.
+func (t *Tally) backend(a netip.AddrPort) *Backend {
+	if t.backends == nil {
+		t.backends = map[netip.AddrPort]*Backend{}
+	}
+	b := t.backends[a]
+	if b == nil {
+		b = &Backend{Address: a}
+		if len(t.backends) < maxBackends {
+			t.backends[a] = b
+		}
+	}
+	return b
 }
 
 // connections says where the connections go that there are, and of those that
@@ -100,7 +111,11 @@ func (x *explaining) connections(endpoints []EndpointFate) *Connections {
 		if e != nil {
 			e.Open, e.Closing = b.Open, b.Closing
 		}
-		out.Backends = append(out.Backends, Backend{b.Address, b.Open, b.Closing, x.backendNote(b.Address, e)})
+		note := ""
+		if !t.ByFrontend {
+			note = x.backendNote(b.Address, e)
+		}
+		out.Backends = append(out.Backends, Backend{b.Address, b.Open, b.Closing, note})
 	}
 	return out
 }
