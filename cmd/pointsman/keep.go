@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"pointsman/state/event"
 	"pointsman/state/manifest"
 )
 
@@ -37,7 +38,9 @@ func (s *source) keep(why string) {
 // recall finds out what the last process left. It isn't in force yet.
 func (s *source) recall() {
 	r := s.loader.Restore()
-	s.report(r)
+	if s.judged.Load() == nil { // else there are manifests that were read
+		s.report(r)
+	}
 	if len(r.Services) > 0 {
 		s.ledger.restore(r)
 	}
@@ -47,7 +50,7 @@ func (s *source) recall() {
 func (s *source) hold() {
 	h := s.ledger.held
 	if shown := s.inForce.Load(); shown == nil || shown.held == nil || shown.held.to != h.to {
-		s.log.Error("a change is held", "to", h.to.Hash, "commit", h.to.Commit, "why", strings.Join(h.verdict.Reasons, "; "),
+		s.log.Error("a change is held", "reason", event.ChangeHeld, "to", h.to.Hash, "commit", h.to.Commit, "why", strings.Join(h.verdict.Reasons, "; "),
 			"services", h.verdict.Services.Gone, "endpoints", h.verdict.Endpoints.Gone, "release", h.release())
 	}
 	s.stay(h.String())
@@ -57,7 +60,7 @@ func (s *source) hold() {
 func (s *source) stay(why string) {
 	s.health.Degraded("manifests", why+"; the last state stays in force")
 	if r := s.ledger.served; s.latest.Load() == nil && r != nil {
-		s.log.Warn("serving what was last good before the restart", "services", len(r.Services))
+		s.log.Warn("serving what was last good before the restart", "reason", event.LastStateKept, "services", len(r.Services))
 		s.publish(r)
 	}
 	s.show(why)
@@ -69,7 +72,7 @@ func (s *source) approve(name string) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("the held change was approved on this host", "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
+	s.log.Info("the held change was approved on this host", "reason", event.ChangeApproved, "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
 	s.accept(r)
 	return nil
 }
@@ -96,7 +99,7 @@ func (s *source) save() {
 	err := errors.Join(s.loader.LastGood().WriteFile(path), s.ledger.past.write(s.stateDir))
 	if err != nil {
 		s.health.Degraded("state directory", err.Error())
-		s.log.Error("the last good manifests could not be saved", "error", err)
+		s.log.Error("the last good manifests could not be saved", "reason", event.StateNotSaved, "error", err)
 		return
 	}
 	s.health.Degraded("state directory", "")

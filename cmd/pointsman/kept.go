@@ -25,9 +25,9 @@ func newKeptWatch(r prometheus.Registerer) *keptWatch {
 }
 
 // look compares the Services that are declared with what health made of them,
-// one by one, and gives the names of those that began and ceased to be served
-// anyway. A Service that health doesn't change is the same pointer in both.
-func (w *keptWatch) look(declared, effective []*state.Service) (began, ended []string) {
+// one by one, and gives those that began to be served anyway, and the names of
+// those that ceased to be. A Service that health doesn't change is the same pointer in both.
+func (w *keptWatch) look(declared, effective []*state.Service) (began []*state.Service, ended []string) {
 	now := map[state.ObjectName]bool{}
 	for i, s := range effective {
 		if s == declared[i] || !servedAnyway(s) {
@@ -35,7 +35,7 @@ func (w *keptWatch) look(declared, effective []*state.Service) (began, ended []s
 		}
 		now[s.ObjectName] = true
 		if !w.known[s.ObjectName] {
-			began = append(began, s.ObjectName.String())
+			began = append(began, s)
 		}
 	}
 	for name := range w.known {

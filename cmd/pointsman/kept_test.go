@@ -28,7 +28,11 @@ func TestKeptWatch(t *testing.T) {
 		{b, nil, nil}, {down, nil, nil}, {kept, []string{"shop/b"}, nil}, {kept, nil, nil}, {down, nil, []string{"shop/b"}}, {b, nil, nil},
 	} {
 		began, ended := w.look([]*state.Service{a, b}, []*state.Service{a, step.effective})
-		if !slices.Equal(began, step.began) || !slices.Equal(ended, step.ended) {
+		var names []string
+		for _, s := range began {
+			names = append(names, s.ObjectName.String())
+		}
+		if !slices.Equal(names, step.began) || !slices.Equal(ended, step.ended) {
 			t.Errorf("step %d: began %v, ended %v", i, began, ended)
 		}
 	}

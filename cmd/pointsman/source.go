@@ -11,6 +11,7 @@ import (
 	"pointsman/gossip"
 	"pointsman/reconcile"
 	"pointsman/state"
+	"pointsman/state/event"
 	"pointsman/state/manifest"
 )
 
@@ -37,7 +38,7 @@ type source struct {
 	latest    atomic.Pointer[reconcile.Desired]
 	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
 	inForce   atomic.Pointer[inForce]         // nil before there is anything
-	reported  map[string]bool                 // problems of the last result
+	reported  map[complained]string           // what is wrong with the manifests, as it was told
 	unsaved   bool                            // the last good objects are not in the state directory yet
 	ephemeral string                          // the ports that were warned of
 }
@@ -101,8 +102,9 @@ func (s *source) load(began time.Time) {
 		s.recall()
 	}
 	s.report(r)
+	before := s.ledger.served
 	if why := s.nothing(r); why != "" {
-		s.log.Error("the last state stays in force", "why", why)
+		s.log.Error("the last state stays in force", "reason", event.LastStateKept, "why", why)
 		s.keep(why)
 		return
 	}
@@ -111,8 +113,7 @@ func (s *source) load(began time.Time) {
 		return
 	}
 	s.accept(r)
-	s.log.Info("manifests loaded", "files", len(snapshot.Files), "services", len(r.Services),
-		"stale", len(r.Stale), "took", time.Since(began).Round(100*time.Microsecond))
+	s.tellLoaded(before, len(snapshot.Files), time.Since(began))
 }
 
 // accept puts in force what the directory means.
@@ -156,7 +157,10 @@ func (s *source) serve() {
 	}
 	declared := servedBy(r.Services, s.nodeName)
 	services := s.overlay.Overlay(declared, health)
-	s.warnKept(declared, services)
+	s.tellKept(declared, services)
+	if before := s.latest.Load(); before != nil {
+		tellFlips(s.log, flips(before.Services, services), &health.Verdicts)
+	}
 	d := &reconcile.Desired{Services: services, Zone: s.zone}
 	for _, n := range r.Nodes {
 		d.FleetIPs = append(d.FleetIPs, n.Addresses...)
@@ -173,47 +177,6 @@ func (s *source) serve() {
 	case s.changed <- struct{}{}:
 	default:
 	}
-}
-
-// warnKept says which Services are served by endpoints that fail.
-func (s *source) warnKept(declared, effective []*state.Service) {
-	began, ended := s.kept.look(declared, effective)
-	if len(began) > 0 {
-		s.log.Warn("endpoints fail their probes and are served all the same: too few would be left", "services", shortList(began))
-	}
-	if len(ended) > 0 {
-		s.log.Info("enough endpoints answer again", "services", shortList(ended))
-	}
-	s.health.Degraded("served by endpoints that fail their probes", shortList(s.kept.names()))
-}
-
-// maxLogged bounds the problems that one load logs; validate shows them all.
-const maxLogged = 20
-
-// report logs the problems that weren't there before.
-func (s *source) report(r *manifest.Result) {
-	s.judged.Store(r)
-	now := make(map[string]bool, len(r.Problems))
-	logged := 0
-	for _, p := range r.Problems {
-		text := p.String()
-		now[text] = true
-		if s.reported[text] {
-			continue
-		}
-		if logged++; logged > maxLogged {
-			continue
-		}
-		level := slog.LevelWarn
-		if p.Severity == manifest.Error {
-			level = slog.LevelError
-		}
-		s.log.Log(context.Background(), level, "manifest", "problem", text)
-	}
-	if logged > maxLogged {
-		s.log.Warn("more problems were found", "count", logged-maxLogged, "see", "pointsman validate "+s.dir)
-	}
-	s.reported = now
 }
 
 // endpoints counts the endpoints of all ports.

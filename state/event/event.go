@@ -85,17 +85,16 @@ func Of(r Record) Event {
 // message of an event names what it's about, so those that say it again are
 // left out.
 func (r Record) Text() string {
-	var b strings.Builder
-	b.WriteString(r.Message)
-	separator := ": "
+	var more []string
 	for _, f := range r.Fields {
-		if r.Reason != "" && new(Event).field(f.Name) != nil {
-			continue
+		if r.Reason == "" || f.Text != "" && new(Event).field(f.Name) == nil {
+			more = append(more, f.Name+"="+quoted(f.Text))
 		}
-		b.WriteString(separator + f.Name + "=" + quoted(f.Text))
-		separator = " "
 	}
-	return b.String()
+	if more == nil {
+		return r.Message
+	}
+	return r.Message + " (" + strings.Join(more, " ") + ")"
 }
 
 // quoted puts a text in quotes that would not be one word, as slog does.

@@ -30,7 +30,7 @@ func TestOf(t *testing.T) {
 		}, "Warning|EndpointDown|Service shop/web|10.20.0.11:8080|n1|||a is down"},
 		{"what the message doesn't say", func(l *slog.Logger) {
 			l.Error("can't", "error", errors.New(`no "x"`), "reason", ListenFailed, "retry", 5*time.Second, "at", time.Unix(0, 0), "empty", "")
-		}, `Warning|ListenFailed||||||can't: error="no \"x\"" retry=5s at=1970-01-01T00:00:00Z empty=""`},
+		}, `Warning|ListenFailed||||||can't (error="no \"x\"" retry=5s at=1970-01-01T00:00:00Z)`},
 		{"attributes before", func(l *slog.Logger) {
 			l.With("node", "n1", "x", 1).WithGroup("g").With("y", 2).Info("hello", slog.Group("h", "z", 3), "none", slog.GroupValue())
 		}, ""},
@@ -66,7 +66,7 @@ func TestNamespace(t *testing.T) {
 func TestText(t *testing.T) {
 	log, taken := logger(slog.LevelInfo, nil)
 	log.With("x", 1).WithGroup("g").Info("hello", "node", "n 1", slog.Group("h", "z", 3), slog.Attr{})
-	if got, want := (*taken)[0].Text(), `hello: x=1 g.node="n 1" g.h.z=3`; got != want {
+	if got, want := (*taken)[0].Text(), `hello (x=1 g.node="n 1" g.h.z=3)`; got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
 }
@@ -124,7 +124,7 @@ func TestTapKeepsNothingThatChanges(t *testing.T) {
 	counts := map[string]int{"a": 1}
 	log.Info("counted", "counts", counts)
 	counts["a"] = 2
-	if got := (*taken)[0].Text(); got != "counted: counts=map[a:1]" {
+	if got := (*taken)[0].Text(); got != "counted (counts=map[a:1])" {
 		t.Error(got)
 	}
 }

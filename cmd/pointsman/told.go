@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"pointsman/state"
+	"pointsman/state/change"
+	"pointsman/state/event"
+	"pointsman/state/manifest"
+)
+
+// maxLogged bounds what one load logs of a sort; validate shows all of it.
+const maxLogged = 20
+
+// complaint is all that is wrong with one object, or with a file where that can't
+// be told, of one severity.
+type complaint struct {
+	about complained
+	at    state.Source
+	text  string
+}
+
+type complained struct {
+	severity manifest.Severity
+	object   manifest.Key
+	file     string // where no object is meant
+}
+
+// String names the object or the file.
+func (c complained) String() string {
+	if c.object == (manifest.Key{}) {
+		return c.file
+	}
+	return c.object.String()
+}
+
+// event gives an event's object, "" where none is meant.
+func (c complained) event() string {
+	if c.file != "" {
+		return ""
+	}
+	return c.object.String()
+}
+
+// complaints gathers the problems of a result, in their order.
+func complaints(r *manifest.Result) []complaint {
+	const most = 3
+	var all []complaint
+	at, texts := map[complained]int{}, [][]string{}
+	for _, p := range r.Problems {
+		about := complained{severity: p.Severity, object: p.Object}
+		if p.Object == (manifest.Key{}) {
+			about.file = p.Source.File
+		}
+		i, known := at[about]
+		if !known {
+			i = len(all)
+			at[about] = i
+			all, texts = append(all, complaint{about: about, at: p.Source}), append(texts, nil)
+		}
+		texts[i] = append(texts[i], p.String())
+	}
+	for i := range all {
+		if n := len(texts[i]); n > most {
+			texts[i] = append(texts[i][:most], fmt.Sprintf("and %d more", n-most))
+		}
+		all[i].text = all[i].about.String() + ": " + strings.Join(texts[i], "; ")
+		if all[i].about.severity == manifest.Error && slices.Contains(r.Stale, all[i].about.object) {
+			all[i].text += "; its last good version is served"
+		}
+	}
+	return all
+}
+
+// report logs what is wrong with the manifests and wasn't before, or is another
+// thing now, and what no longer is.
+func (s *source) report(r *manifest.Result) {
+	s.judged.Store(r)
+	now, fresh := map[complained]string{}, []complaint{}
+	for _, c := range complaints(r) {
+		if now[c.about] = c.text; s.reported[c.about] != c.text {
+			fresh = append(fresh, c)
+		}
+	}
+	for _, c := range fresh[:min(len(fresh), maxLogged)] {
+		level, reason := slog.LevelWarn, event.ManifestWarning
+		if c.about.severity == manifest.Error {
+			level, reason = slog.LevelError, event.ManifestRefused
+		}
+		s.log.Log(context.Background(), level, c.text, "reason", reason, "object", c.about.event(), "file", c.at)
+	}
+	if n := len(fresh) - maxLogged; n > 0 {
+		s.log.Warn(fmt.Sprintf("and %d more manifests have problems; see pointsman get problems", n), "reason", event.ManifestWarning)
+	}
+	s.tellFixed(now)
+	s.reported = now
+}
+
+// tellFixed logs what was refused and isn't any more.
+func (s *source) tellFixed(now map[complained]string) {
+	var fixed []complained
+	for about := range s.reported {
+		if _, still := now[about]; !still && about.severity == manifest.Error {
+			fixed = append(fixed, about)
+		}
+	}
+	slices.SortFunc(fixed, func(a, b complained) int { return strings.Compare(a.String(), b.String()) })
+	for _, c := range fixed[:min(len(fixed), maxLogged)] {
+		s.log.Info(c.String()+" has no errors any more", "reason", event.ManifestFixed, "object", c.event(), "file", c.file)
+	}
+	if n := len(fixed) - maxLogged; n > 0 {
+		s.log.Info(fmt.Sprintf("and %d more manifests have no errors any more", n), "reason", event.ManifestFixed)
+	}
+}
+
+// tellLoaded logs what is served now, and what became of what was served before,
+// if anything was.
+func (s *source) tellLoaded(before *manifest.Result, files int, took time.Duration) {
+	l := s.ledger
+	text := "manifests loaded"
+	if before != nil {
+		text += ": " + changeText(change.Compare(servedBy(before.Services, s.nodeName), servedBy(l.served.Services, s.nodeName)))
+	}
+	s.log.Info(text, "reason", event.ManifestsLoaded, "files", files, "services", len(l.served.Services), "stale", len(l.served.Stale),
+		"hash", l.state.Hash, "commit", l.state.Commit, "took", took.Round(100*time.Microsecond))
+}
+
+// changeText sums a change up, with the first Services of each sort.
+func changeText(d *change.Diff) string {
+	const most = 5
+	var parts []string
+	add := func(what string, n int, name func(i int) string) {
+		var first []string
+		for i := range min(n, most) {
+			first = append(first, name(i))
+		}
+		if n > most {
+			first = append(first, fmt.Sprintf("%d more", n-most))
+		}
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", n, what, strings.Join(first, ", ")))
+		}
+	}
+	add("added", len(d.Added), func(i int) string { return d.Added[i].ObjectName.String() })
+	add("removed", len(d.Removed), func(i int) string { return d.Removed[i].ObjectName.String() })
+	add("changed", len(d.Changed), func(i int) string { return d.Changed[i].After.ObjectName.String() + endpointsText(d.Changed[i]) })
+	if parts == nil {
+		return "no Service changed"
+	}
+	return "Services " + strings.Join(parts, ", ")
+}
+
+// endpointsText counts the endpoints that come and go.
+func endpointsText(p change.Pair) string {
+	added, removed := p.Endpoints()
+	switch a, r := len(added), len(removed); {
+	case a > 0 && r > 0:
+		return fmt.Sprintf(" +%d -%d endpoints", a, r)
+	case a > 0:
+		return fmt.Sprintf(" +%d endpoints", a)
+	case r > 0:
+		return fmt.Sprintf(" -%d endpoints", r)
+	}
+	return ""
+}
+
+// tellKept says which Services are served by endpoints that fail.
+func (s *source) tellKept(declared, effective []*state.Service) {
+	began, ended := s.kept.look(declared, effective)
+	for _, k := range began[:min(len(began), maxLogged)] {
+		s.log.Warn(keptText(k), "reason", event.ServedAnyway, "object", "Service "+k.ObjectName.String())
+	}
+	if n := len(began) - maxLogged; n > 0 {
+		s.log.Warn(fmt.Sprintf("and %d more Services are served by endpoints that fail their probes", n), "reason", event.ServedAnyway)
+	}
+	for _, name := range ended[:min(len(ended), maxLogged)] {
+		s.log.Info("enough endpoints of "+name+" answer again", "reason", event.EnoughEndpoints, "object", "Service "+name)
+	}
+	if n := len(ended) - maxLogged; n > 0 {
+		s.log.Info(fmt.Sprintf("and enough endpoints of %d more Services", n), "reason", event.EnoughEndpoints)
+	}
+	s.health.Degraded("served by endpoints that fail their probes", shortList(s.kept.names()))
+}
