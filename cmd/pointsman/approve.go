@@ -55,7 +55,8 @@ type heldAnswer struct {
 	Reasons   []string   `json:"reasons"`
 	Services  lossAnswer `json:"services"`
 	Endpoints lossAnswer `json:"endpoints"`
-	Release   string     `json:"release"` // how to let it through
+	Frontends lossAnswer `json:"frontends"` // of Services that stay
+	Release   string     `json:"release"`   // how to let it through
 }
 
 // lossAnswer is what would go of a kind.
@@ -72,7 +73,8 @@ func heldOf(h *heldChange) *heldAnswer {
 	v := h.verdict
 	return &heldAnswer{From: h.from.Hash, To: h.to.Hash, Commit: h.to.Commit, Since: timeText(h.since), Reasons: v.Reasons, Release: h.release(),
 		Services:  lossAnswer{v.Services.Gone, v.Services.Before, v.Services.First},
-		Endpoints: lossAnswer{v.Endpoints.Gone, v.Endpoints.Before, v.Endpoints.First}}
+		Endpoints: lossAnswer{v.Endpoints.Gone, v.Endpoints.Before, v.Endpoints.First},
+		Frontends: lossAnswer{v.Frontends.Gone, v.Frontends.Before, v.Frontends.First}}
 }
 
 // lines tell it to a person, each with the word that goes before it.
@@ -90,6 +92,7 @@ func (h *heldAnswer) lines() [][2]string {
 	}
 	lines = append(lines, h.Services.lines("Services")...)
 	lines = append(lines, h.Endpoints.lines("endpoints")...)
+	lines = append(lines, h.Frontends.lines("frontends")...)
 	return append(lines, [2]string{"let through", h.Release})
 }
 

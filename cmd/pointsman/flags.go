@@ -68,7 +68,7 @@ func nodeFlags() []cli.Flag {
 }
 
 func maxRemovalFlag() cli.Flag {
-	return stringFlag("max-removal", "30%", "hold a change that takes away more than this `PERCENT` of the Services, or of the endpoints in use (ten may always go)")
+	return stringFlag("max-removal", "30%", "hold a change that takes away more than this `PERCENT` of the Services, of the endpoints in use, or of the frontends of Services that stay (ten may always go)")
 }
 
 // limitsOf reads how much a single change may take away.

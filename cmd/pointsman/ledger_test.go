@@ -24,14 +24,15 @@ type tellers struct{ known map[string]*manifest.Result }
 func newTellers() *tellers { return &tellers{map[string]*manifest.Result{}} }
 
 // state gives what some Services mean, of which each has a revision that its
-// port tells, with an approval if there's a text of one.
+// affinity's time tells, with an approval if there's a text of one.
 func (l *tellers) state(services []int, revision int, approval string) *manifest.Result {
 	key := fmt.Sprint(services, revision)
 	if l.known[key] == nil {
 		var files []*manifest.File
 		for _, i := range services {
 			name := fmt.Sprintf("s%03d", i)
-			text := service(name, fmt.Sprintf("clusterIP: 10.96.1.%d, ports: [{port: %d}]", i, 80+revision)) + "\n---\n" +
+			text := service(name, fmt.Sprintf("clusterIP: 10.96.1.%d, ports: [{port: 80}], "+
+				"sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: %d}}", i, 1+revision)) + "\n---\n" +
 				slice(name+"/1", "{port: 8080}", fmt.Sprintf("10.20.1.%d", i))
 			files = append(files, &manifest.File{Path: name + ".yaml", Data: []byte(text)})
 		}

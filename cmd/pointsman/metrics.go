@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"pointsman/state/change"
 	"pointsman/state/manifest"
 )
 
@@ -63,12 +64,13 @@ func (m *manifestMetrics) shown(commit string, kept bool, held *heldChange) {
 	}
 	m.kept.Set(oneIf(kept))
 	m.held.Set(oneIf(held != nil))
-	services, endpoints := 0, 0
+	var v change.Verdict
 	if held != nil {
-		services, endpoints = held.verdict.Services.Gone, held.verdict.Endpoints.Gone
+		v = held.verdict
 	}
-	m.removals.WithLabelValues("services").Set(float64(services))
-	m.removals.WithLabelValues("endpoints").Set(float64(endpoints))
+	m.removals.WithLabelValues("services").Set(float64(v.Services.Gone))
+	m.removals.WithLabelValues("endpoints").Set(float64(v.Endpoints.Gone))
+	m.removals.WithLabelValues("frontends").Set(float64(v.Frontends.Gone))
 }
 
 func oneIf(holds bool) float64 {

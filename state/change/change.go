@@ -105,14 +105,36 @@ func each(*state.Endpoint) bool { return true }
 // to one that terminates only where no other is left, but they do.
 func inUse(e *state.Endpoint) bool { return e.Ready || e.Serving }
 
+// frontend is what clients connect to.
+type frontend struct {
+	state.Frontend
+	protocol state.Protocol
+}
+
+func (f frontend) compare(o frontend) int {
+	return cmp.Or(f.Frontend.Compare(o.Frontend), cmp.Compare(f.protocol, o.protocol))
+}
+
+// frontends gives a Service's frontends, sorted.
+func frontends(s *state.Service) []frontend {
+	var all []frontend
+	for i := range s.Ports {
+		for _, f := range s.Ports[i].Frontends {
+			all = append(all, frontend{f, s.Ports[i].Protocol})
+		}
+	}
+	slices.SortFunc(all, frontend.compare)
+	return all
+}
+
 // without gives what is in the first sorted list and not in the second.
-func without(a, b []Endpoint) []Endpoint {
-	var out []Endpoint
+func without[T any](a, b []T, compare func(T, T) int) []T {
+	var out []T
 	for _, e := range a {
-		for len(b) > 0 && b[0].Compare(e) < 0 {
+		for len(b) > 0 && compare(b[0], e) < 0 {
 			b = b[1:]
 		}
-		if len(b) == 0 || b[0] != e {
+		if len(b) == 0 || compare(b[0], e) != 0 {
 			out = append(out, e)
 		}
 	}
@@ -123,5 +145,5 @@ func without(a, b []Endpoint) []Endpoint {
 // it, sorted. Either may be nil: one that isn't there.
 func (p Pair) Endpoints() (added, removed []Endpoint) {
 	b, a := endpoints(p.Before, each), endpoints(p.After, each)
-	return without(a, b), without(b, a)
+	return without(a, b, Endpoint.Compare), without(b, a, Endpoint.Compare)
 }

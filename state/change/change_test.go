@@ -68,6 +68,9 @@ func TestJudge(t *testing.T) {
 			s.Ports[0].Endpoints[k].Ready, s.Ports[0].Endpoints[k].Serving = false, false
 		}
 	}
+	elsewhere := func(s *state.Service) {
+		s.Ports[0].Frontends = []state.Frontend{{Kind: state.ClusterIP, Address: netip.MustParseAddr("10.96.0.2"), Port: 80}}
+	}
 	hundred, four := fleet(100, 2), fleet(4, 2)
 	for _, c := range []struct {
 		name          string
@@ -95,6 +98,14 @@ func TestJudge(t *testing.T) {
 		{"no host is selected", hundred, all(hundred, on()), limits, "no Service is left; 100 of 100 Services would go, more than 30 %; 200 of 200 endpoints would go, more than 30 %"},
 		{"other hosts are selected", hundred, all(hundred, on("n2")), limits, "100 of 100 Services of this host would go, more than 30 %; 200 of 200 endpoints of this host would go, more than 30 %"},
 		{"this host isn't concerned", all(hundred, on("n3")), all(hundred, on("n2")), limits, ""},
+		{"every address moves", hundred, all(hundred, elsewhere), limits, "100 of 100 frontends would go, more than 30 %"},
+		{"every address moves, of few", four, all(four, elsewhere), limits, ""},
+		{"addresses come", hundred, all(hundred, func(s *state.Service) {
+			s.Ports[0].Frontends = append(s.Ports[0].Frontends[:1:1], state.Frontend{Kind: state.NodePort, Address: netip.IPv4Unspecified(), Port: 30080})
+		}), limits, ""},
+		{"NodePorts go", all(hundred, func(s *state.Service) {
+			s.Ports[0].Frontends = append(s.Ports[0].Frontends[:1:1], state.Frontend{Kind: state.NodePort, Address: netip.IPv4Unspecified(), Port: 30080})
+		}), hundred, limits, "100 of 200 frontends would go, more than 30 %"},
 		{"nothing to reach it by", four, all(four, func(s *state.Service) { s.Ports[0].Frontends = nil }), limits, "no Service is left"},
 	} {
 		v := Judge(c.before, c.after, "n1", c.limits)
@@ -134,6 +145,7 @@ func drawFleet(t *rapid.T, label string) []*state.Service {
 	for i := range rapid.IntRange(0, 40).Draw(t, label) {
 		if rapid.Bool().Draw(t, "there") {
 			s := service(fmt.Sprintf("s%05d", i), rapid.IntRange(0, 5).Draw(t, "first"), rapid.IntRange(0, 4).Draw(t, "n"))
+			s.Ports[0].Frontends[0].Port = rapid.Uint16Range(80, 81).Draw(t, "port")
 			if rapid.IntRange(0, 3).Draw(t, "selected") == 0 {
 				s.Nodes = rapid.SampledFrom([][]string{{}, {"n1"}, {"n2"}, {"n1", "n2"}}).Draw(t, "nodes")
 			}
@@ -155,14 +167,14 @@ func TestJudgeLaws(t *testing.T) {
 			if slices.ContainsFunc(before, isServed) && !served {
 				t.Fatal("everything goes and nothing is held")
 			}
-			for _, loss := range []Loss{v.Services, v.Endpoints} {
+			for _, loss := range []Loss{v.Services, v.Endpoints, v.Frontends} {
 				if loss.Gone > AtLeast && loss.Gone*100 > l.Percent*loss.Before {
 					t.Fatalf("%+v is let through", loss)
 				}
 			}
 		}
-		counted := v.Held() || max(v.Services.Gone, v.Endpoints.Gone) > AtLeast
-		if counted && (v.Services.Gone > v.Services.Before || v.Endpoints.Gone > v.Endpoints.Before) {
+		counted := v.Held() || max(v.Services.Gone, v.Endpoints.Gone, v.Frontends.Gone) > AtLeast
+		if counted && (v.Services.Gone > v.Services.Before || v.Endpoints.Gone > v.Endpoints.Before || v.Frontends.Gone > v.Frontends.Before) {
 			t.Fatalf("more goes than there is: %+v", v)
 		}
 		more := slices.Concat(before, []*state.Service{service("t", 0, 1)})

@@ -49,6 +49,9 @@ type Verdict struct {
 	// host loses is too much, it's that.
 	Services, Endpoints Loss
 
+	// Frontends are what clients connect to, of the Services that stay.
+	Frontends Loss
+
 	// Reasons are why the change is to be held; there are none if it isn't.
 	Reasons []string
 }
@@ -72,12 +75,14 @@ func Judge(before, after []*state.Service, node string, l Limits) Verdict {
 	empty := fleet.services.Gone > 0 && !slices.ContainsFunc(after, isServed)
 	fleet.count(empty || here.matters())
 	here.count(false)
-	v := Verdict{Services: l.worse(fleet.services, here.services), Endpoints: l.worse(fleet.endpoints, here.endpoints)}
+	v := Verdict{Services: l.worse(fleet.services, here.services), Endpoints: l.worse(fleet.endpoints, here.endpoints),
+		Frontends: l.worse(fleet.frontends, here.frontends)}
 	if empty && !l.AllowEmpty {
 		v.Reasons = append(v.Reasons, "no Service is left")
 	}
 	v.Reasons = append(v.Reasons, l.reasons("Services", fleet.services, here.services)...)
 	v.Reasons = append(v.Reasons, l.reasons("endpoints", fleet.endpoints, here.endpoints)...)
+	v.Reasons = append(v.Reasons, l.reasons("frontends", fleet.frontends, here.frontends)...)
 	return v
 }
 
@@ -118,9 +123,9 @@ func selects(s *state.Service, node string) bool {
 
 // view is what is lost of the Services that somebody serves.
 type view struct {
-	before              []*state.Service
-	serves              func(*state.Service) bool
-	services, endpoints Loss
+	before                         []*state.Service
+	serves                         func(*state.Service) bool
+	services, endpoints, frontends Loss
 }
 
 // see takes in a Service that isn't the same value after the change; a is nil
@@ -133,8 +138,13 @@ func (v *view) see(b, a *state.Service) {
 		v.services.gone(b.ObjectName.String())
 		a = nil
 	}
-	for _, e := range without(endpoints(b, inUse), endpoints(a, inUse)) {
+	for _, e := range without(endpoints(b, inUse), endpoints(a, inUse), Endpoint.Compare) {
 		v.endpoints.gone(fmt.Sprintf("%s of %s", e.Address, b.ObjectName))
+	}
+	if a != nil {
+		for _, f := range without(frontends(b), frontends(a), frontend.compare) {
+			v.frontends.gone(fmt.Sprintf("%s of %s", FrontendText(f.Frontend, f.protocol), b.ObjectName))
+		}
 	}
 }
 
@@ -148,11 +158,16 @@ func (v *view) count(always bool) {
 		if v.serves(s) {
 			v.services.Before++
 			v.endpoints.Before += usable(s)
+			for i := range s.Ports {
+				v.frontends.Before += len(s.Ports[i].Frontends)
+			}
 		}
 	}
 }
 
-func (v *view) matters() bool { return max(v.services.Gone, v.endpoints.Gone) > AtLeast }
+func (v *view) matters() bool {
+	return max(v.services.Gone, v.endpoints.Gone, v.frontends.Gone) > AtLeast
+}
 
 // usable counts a Service's endpoints in use. Of one port they are each another
 // one.
