@@ -37,6 +37,7 @@ type Conntracker struct {
 type syncs struct {
 	begun  *Input // the latest that began
 	ended  *Input // the latest that succeeded, unless Run knows it
+	served *Input // the same, for ever
 	former map[netip.AddrPort]bool
 }
 
@@ -89,7 +90,7 @@ func (c *Conntracker) Syncing(in *Input, f nft.Family, going []string) (ended fu
 		if err != nil {
 			return
 		}
-		s.ended = in
+		s.ended, s.served = in, in
 		select {
 		case c.wake <- struct{}{}:
 		default:
@@ -182,7 +183,7 @@ func (c *Conntracker) pass(ctx context.Context, t *flowTable) {
 	}
 	began := time.Now()
 	why := map[fate]int{}
-	n, err := c.forget(ctx, t.hostFamily(), func(f host.Flow) bool {
+	n, err := c.forget(ctx, hostFamily(t.family), func(f host.Flow) bool {
 		fate := c.judge(t, f)
 		if fate.forgotten() {
 			why[fate]++
@@ -224,8 +225,8 @@ func (c *Conntracker) judge(t *flowTable, f host.Flow) fate {
 	return fate
 }
 
-func (t *flowTable) hostFamily() host.Family {
-	if t.family == nft.IPv6 {
+func hostFamily(f nft.Family) host.Family {
+	if f == nft.IPv6 {
 		return host.IPv6
 	}
 	return host.IPv4

@@ -72,8 +72,7 @@ func program(t *testing.T, k *nft.Kernel, c *Conntracker, in *Input) {
 // tracked counts the flows to a backend.
 func tracked(t *testing.T, f nft.Family, backend netip.Addr) (n int) {
 	t.Helper()
-	family := (&flowTable{family: f}).hostFamily()
-	_, err := host.ForgetFlows(t.Context(), family, func(f host.Flow) bool {
+	_, err := host.ForgetFlows(t.Context(), hostFamily(f), func(f host.Flow) bool {
 		if f.ReplySource.Addr() == backend {
 			n++
 		}

@@ -142,6 +142,17 @@ func (t DrainTarget) String() string {
 	return "endpoint " + t.Endpoint.String()
 }
 
+// Covers reports whether an endpoint of a Service is drained by it.
+func (t DrainTarget) Covers(service ObjectName, e *Endpoint) bool {
+	switch {
+	case t.Node != "":
+		return e.NodeName == t.Node
+	case t.Service != ObjectName{}:
+		return service == t.Service
+	}
+	return e.Address == t.Endpoint || t.Endpoint.Port() == 0 && e.Address.Addr() == t.Endpoint.Addr()
+}
+
 // Health is what this host knows of the fleet at one moment. The zero value
 // knows nothing: all is as declared.
 type Health struct {
