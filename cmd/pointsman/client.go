@@ -31,23 +31,66 @@ const patience = 5 * time.Second
 
 // call sends a request to the running agent and decodes its answer.
 func call(ctx context.Context, socket, method, path string, body, answer any) error {
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		ResponseHeaderTimeout: patience,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}
-	defer client.CloseIdleConnections()
 	req, err := newRequest(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
+	resp, hangUp, err := send(socket, req, 0)
 	if err != nil {
-		return unreachable(socket, err)
+		return err
 	}
-	defer resp.Body.Close()
+	defer hangUp()
 	return readAnswer(resp, answer)
+}
+
+// send sends a request to the running agent, which may take a while longer than
+// usual to answer.
+func send(socket string, req *http.Request, longer time.Duration) (resp *http.Response, hangUp func(), err error) {
+	client := &http.Client{Timeout: time.Minute + longer, Transport: &http.Transport{
+		ResponseHeaderTimeout: patience + longer,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	if resp, err = client.Do(req); err != nil {
+		client.CloseIdleConnections()
+		return nil, nil, unreachable(socket, err)
+	}
+	return resp, func() { resp.Body.Close(); client.CloseIdleConnections() }, nil
+}
+
+// poller asks for what is new, again and again.
+type poller struct {
+	socket, path string
+	tag          string // of the last answer
+}
+
+// pollFor is how long the agent is to wait for something new.
+const pollFor = 25 * time.Second
+
+// next waits until the answer is another one than the last time, and reads it. It
+// reports whether it is: not to hear anything for a while is no error.
+func (p *poller) next(ctx context.Context, answer any) (fresh bool, err error) {
+	req, err := newRequest(ctx, http.MethodGet, p.path+"&wait="+pollFor.String(), nil)
+	if err != nil {
+		return false, err
+	}
+	if p.tag != "" {
+		req.Header.Set("If-None-Match", p.tag)
+	}
+	resp, hangUp, err := send(p.socket, req, pollFor)
+	if err != nil {
+		return false, err
+	}
+	defer hangUp()
+	if resp.StatusCode == http.StatusNotModified {
+		return false, nil
+	}
+	if err := readAnswer(resp, answer); err != nil {
+		return false, err
+	}
+	p.tag = resp.Header.Get("ETag")
+	return true, nil
 }
 
 // errNoAgent says that there's nobody to ask.
@@ -68,6 +111,12 @@ func unreachable(socket string, err error) error {
 	return fmt.Errorf("the agent doesn't answer on %q: %w", socket, err)
 }
 
+// refusal is an error that the agent has answered with.
+type refusal string
+
+// Error says that it's the agent's word.
+func (r refusal) Error() string { return "the agent says: " + string(r) }
+
 func newRequest(ctx context.Context, method, path string, body any) (*http.Request, error) {
 	if body == nil {
 		return http.NewRequestWithContext(ctx, method, "http://pointsman"+path, nil)
@@ -84,7 +133,7 @@ func readAnswer(resp *http.Response, answer any) error {
 	body := io.LimitReader(resp.Body, maxAnswer)
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(body, 4096))
-		return fmt.Errorf("the agent says: %s", strings.TrimSpace(string(text)))
+		return refusal(strings.TrimSpace(string(text)))
 	}
 	if err := json.NewDecoder(body).Decode(answer); err != nil {
 		return fmt.Errorf("the agent's answer: %w", err)

@@ -19,6 +19,7 @@ type control struct {
 	source  *source
 	fleet   *gossip.Agent
 	health  *reconcile.Health
+	members *bell // rings when there is news of the fleet
 	loop    *reconcile.Loop
 }
 
@@ -26,11 +27,12 @@ type control struct {
 func (c *control) reads() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"/v1/status":    c.status,
-		"/v1/problems":  c.problems,
 		"/v1/served":    c.served,
-		"/v1/endpoints": c.endpoints,
-		"/v1/nodes":     c.nodes,
-		"/v1/drains":    c.drains,
+		"/v1/services":  c.source.watched(c.services),
+		"/v1/endpoints": c.source.watched(c.endpoints),
+		"/v1/problems":  c.source.watched(c.problems),
+		"/v1/drains":    c.source.watched(c.drains),
+		"/v1/nodes":     (&question{c.nodes, c.members}).ServeHTTP,
 		"/v1/names":     c.names,
 		"/v1/events":    c.listEvents,
 	}
@@ -56,27 +58,6 @@ func (c *control) handler() http.Handler {
 		mux.HandleFunc("POST "+path, c.privileged(answer))
 	}
 	return mux
-}
-
-// problemsAnswer is everything that is wrong with the manifests.
-type problemsAnswer struct {
-	jsonProblems
-	Stale []string    `json:"stale"` // objects whose last good version is served: kind namespace/name
-	Held  *heldAnswer `json:"held,omitempty"`
-}
-
-func (c *control) problems(w http.ResponseWriter, _ *http.Request) {
-	answer := problemsAnswer{jsonProblems: problemList(nil), Stale: []string{}}
-	if r := c.source.judged.Load(); r != nil {
-		answer.jsonProblems = problemList(r.Problems)
-		for _, k := range r.Stale {
-			answer.Stale = append(answer.Stale, k.String())
-		}
-	}
-	if f := c.source.inForce.Load(); f != nil {
-		answer.Held = heldOf(f.held)
-	}
-	reply(w, answer)
 }
 
 // reply writes an answer. That the asker has gone is nobody's concern.

@@ -27,13 +27,13 @@ type drainsAnswer struct {
 	Drains []drainAnswer `json:"drains"`
 }
 
-func (c *control) drains(w http.ResponseWriter, _ *http.Request) {
-	answer := drainsAnswer{Drains: []drainAnswer{}}
+func (c *control) drains(wanted) answer {
+	a := drainsAnswer{Drains: []drainAnswer{}}
 	for _, d := range c.fleet.Health().Drains {
-		answer.Drains = append(answer.Drains, drainAnswer{d.Target.String(), d.Reason, d.By, d.Since, d.Until})
+		a.Drains = append(a.Drains, drainAnswer{d.Target.String(), d.Reason, d.By, d.Since, d.Until})
 	}
-	slices.SortFunc(answer.Drains, func(a, b drainAnswer) int { return cmp.Compare(a.Target, b.Target) })
-	reply(w, answer)
+	slices.SortFunc(a.Drains, func(a, b drainAnswer) int { return cmp.Compare(a.Target, b.Target) })
+	return answerOf(a)
 }
 
 // drainRequest asks for a drain, or for its end.

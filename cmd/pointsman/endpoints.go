@@ -1,15 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"net/http"
+	"iter"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"pointsman/state"
+	"pointsman/state/manifest"
 )
 
 // endpointsAnswer lists the endpoints that this host serves, or would.
@@ -26,6 +27,7 @@ type endpointAnswer struct {
 	Protocol    string       `json:"protocol"`
 	Address     string       `json:"address"`
 	Node        string       `json:"node,omitempty"`
+	Zone        string       `json:"zone,omitempty"`
 	Ready       bool         `json:"ready"`
 	Serving     bool         `json:"serving"`
 	Terminating bool         `json:"terminating"`
@@ -41,24 +43,53 @@ type voteAnswer struct {
 	Since    string `json:"since"`
 }
 
-func (c *control) endpoints(w http.ResponseWriter, _ *http.Request) {
-	answer := endpointsAnswer{Endpoints: []endpointAnswer{}}
-	if d := c.source.latest.Load(); d != nil {
-		verdicts := c.fleet.Health().Verdicts
-		for _, s := range d.Services {
+// endpoints gives the endpoints of the Services that are asked for.
+func (c *control) endpoints(q wanted) answer {
+	d := c.source.latest.Load()
+	var services []*state.Service
+	if d != nil {
+		services = slices.DeleteFunc(slices.Clone(d.Services), func(s *state.Service) bool { return !q.has(s.ObjectName) })
+	}
+	var a answer
+	if q.objects {
+		a = listOf(openList, slicesOf(services))
+	} else {
+		a = listOf(`{"endpoints":`, endpointsOf(services, &c.fleet.Health().Verdicts))
+	}
+	a.starting, a.missing = d == nil, q.missing(len(services) > 0, "endpoint of")
+	return a
+}
+
+func endpointsOf(services []*state.Service, verdicts *state.Verdicts) iter.Seq[endpointAnswer] {
+	return func(yield func(endpointAnswer) bool) {
+		for _, s := range services {
 			for i := range s.Ports {
 				for k := range s.Ports[i].Endpoints {
-					answer.Endpoints = append(answer.Endpoints, endpointOf(s, &s.Ports[i], &s.Ports[i].Endpoints[k], &verdicts))
+					if !yield(endpointOf(s, &s.Ports[i], &s.Ports[i].Endpoints[k], verdicts)) {
+						return
+					}
 				}
 			}
 		}
 	}
-	reply(w, answer)
+}
+
+// slicesOf gives them as EndpointSlices.
+func slicesOf(services []*state.Service) iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for _, s := range services {
+			for slice := range manifest.EndpointSlices(s, func(e *state.Endpoint) string { return whyText(e.Cause) }) {
+				if !yield(slice) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func endpointOf(s *state.Service, p *state.Port, e *state.Endpoint, verdicts *state.Verdicts) endpointAnswer {
 	a := endpointAnswer{Namespace: s.Namespace, Service: s.Name, Port: p.Name, Protocol: string(p.Protocol), Address: e.Address.String(),
-		Node: e.NodeName, Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating, Why: whyText(e.Cause)}
+		Node: e.NodeName, Zone: e.Zone, Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating, Why: whyText(e.Cause)}
 	if e.Check == nil {
 		return a
 	}
@@ -121,46 +152,48 @@ func sawText(j *state.Judgement) string {
 }
 
 func getEndpointsCommand() *cli.Command {
-	return &cli.Command{
+	return lister(&cli.Command{
 		Name:      "endpoints",
+		Aliases:   []string{"endpoint", "ep"},
 		Usage:     "the endpoints of Services, with the conditions that count and the reason",
 		ArgsUsage: "[SERVICE]",
 		Description: "READY, SERVING and TERMINATING are the effective conditions: what the manifests declare,\n" +
-			"folded with what the fleet saw and with drains. WHY says who saw what, and when.",
-		Flags:        append(getFlags(), namespaceFlag()),
-		Before:       loadConfig,
-		OnUsageError: usageError,
-		Action:       get("/v1/endpoints", endpointsOf, showEndpoints),
-	}
+			"folded with what the fleet saw and with drains. WHY says who saw what, and when. With -o wide\n" +
+			"there are the votes of each observer. JSON and YAML are EndpointSlices with the effective\n" +
+			"conditions, the reasons in the annotation pointsman/reasons; they can be read as manifests.",
+	}, resource[endpointsAnswer, endpointAnswer]{
+		name: "endpoints", path: "/v1/endpoints", objects: true,
+		rows: func(a *endpointsAnswer) []endpointAnswer { return a.Endpoints },
+		key: func(e *endpointAnswer) string {
+			return strings.Join([]string{e.Namespace, e.Service, e.Port, e.Protocol, e.Address}, " ")
+		},
+		columns: []column[endpointAnswer]{
+			{head: "NAMESPACE", text: func(e *endpointAnswer) string { return e.Namespace }},
+			{head: "SERVICE", text: func(e *endpointAnswer) string { return e.Service }},
+			{head: "PORT", text: func(e *endpointAnswer) string { return portText(e.Port, e.Protocol) }},
+			{head: "ENDPOINT", text: func(e *endpointAnswer) string { return e.Address }},
+			{head: "NODE", text: func(e *endpointAnswer) string { return orDash(e.Node) }},
+			{head: "ZONE", wide: true, text: func(e *endpointAnswer) string { return orDash(e.Zone) }},
+			{head: "READY", text: func(e *endpointAnswer) string { return strconv.FormatBool(e.Ready) }},
+			{head: "SERVING", text: func(e *endpointAnswer) string { return strconv.FormatBool(e.Serving) }},
+			{head: "TERMINATING", text: func(e *endpointAnswer) string { return strconv.FormatBool(e.Terminating) }},
+			{head: "VOTES", wide: true, text: votesText},
+			{head: "WHY", text: func(e *endpointAnswer) string { return e.Why }},
+		},
+	}.action, namespaceFlags()...)
 }
 
-// endpointsOf leaves those of a namespace and a Service. One that isn't there is
-// rather a typing error than nothing to show.
-func endpointsOf(c *cli.Context, a *endpointsAnswer) error {
-	ns, service := c.String("namespace"), c.Args().First()
-	if before, after, found := strings.Cut(service, "/"); found {
-		ns, service = before, after
-	}
-	kept := a.Endpoints[:0]
-	for _, e := range a.Endpoints {
-		if (ns == "" || e.Namespace == ns) && (service == "" || e.Service == service) {
-			kept = append(kept, e)
+// votesText tells what each observer says.
+func votesText(e *endpointAnswer) string {
+	var votes []string
+	for _, v := range e.Votes {
+		text := v.Observer + ":" + v.Verdict
+		if v.Saw != "" {
+			text += "(" + v.Saw + ")"
 		}
+		votes = append(votes, text)
 	}
-	if a.Endpoints = kept; len(kept) > 0 || ns+service == "" {
-		return nil
-	}
-	return fmt.Errorf("no endpoint of %s is known here", strings.TrimPrefix(ns+"/"+cmp.Or(service, "*"), "/"))
-}
-
-func showEndpoints(w io.Writer, a *endpointsAnswer) {
-	if len(a.Endpoints) > 0 {
-		fmt.Fprintln(w, "NAMESPACE\tSERVICE\tPORT\tENDPOINT\tNODE\tREADY\tSERVING\tTERMINATING\tWHY")
-	}
-	for _, e := range a.Endpoints {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%v\t%v\t%s\n", e.Namespace, e.Service, portText(e.Port, e.Protocol), e.Address, orDash(e.Node),
-			e.Ready, e.Serving, e.Terminating, e.Why)
-	}
+	return listText(votes)
 }
 
 func portText(name, protocol string) string {
@@ -168,11 +201,4 @@ func portText(name, protocol string) string {
 		return protocol
 	}
 	return name + "/" + protocol
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"time"
 
@@ -42,25 +41,28 @@ type troubleShown struct {
 	Detail string    `json:"detail,omitempty"`
 }
 
-func (c *control) nodes(w http.ResponseWriter, _ *http.Request) {
+func (c *control) nodes(q wanted) answer {
 	s := c.fleet.Status()
-	answer := nodesAnswer{Self: c.source.nodeName, Alone: s.Alone, Isolated: s.Isolated, Nodes: []nodeAnswer{}, Troubles: []troubleShown{}}
+	a := nodesAnswer{Self: c.source.nodeName, Alone: s.Alone, Isolated: s.Isolated, Troubles: []troubleShown{}}
 	for _, m := range s.View.Members {
-		answer.Nodes = append(answer.Nodes, c.node(m, s))
+		a.Nodes = append(a.Nodes, c.node(m, s))
 	}
 	for _, name := range s.Absent() {
-		if !slices.ContainsFunc(answer.Nodes, func(n nodeAnswer) bool { return n.Name == name }) {
-			answer.Nodes = append(answer.Nodes, nodeAnswer{Name: name, State: "absent"})
+		if !slices.ContainsFunc(a.Nodes, func(n nodeAnswer) bool { return n.Name == name }) {
+			a.Nodes = append(a.Nodes, nodeAnswer{Name: name, State: "absent"})
 		}
 	}
-	if !slices.ContainsFunc(answer.Nodes, func(n nodeAnswer) bool { return n.Name == answer.Self }) {
-		answer.Nodes = append(answer.Nodes, c.node(gossip.Member{Name: answer.Self}, s))
+	if !slices.ContainsFunc(a.Nodes, func(n nodeAnswer) bool { return n.Name == a.Self }) {
+		a.Nodes = append(a.Nodes, c.node(gossip.Member{Name: a.Self}, s))
 	}
-	slices.SortFunc(answer.Nodes, func(a, b nodeAnswer) int { return cmp.Compare(a.Name, b.Name) })
+	a.Nodes = slices.DeleteFunc(a.Nodes, func(n nodeAnswer) bool { return q.name != "" && q.name != n.Name })
+	slices.SortFunc(a.Nodes, func(a, b nodeAnswer) int { return cmp.Compare(a.Name, b.Name) })
 	for _, t := range s.View.Troubles {
-		answer.Troubles = append(answer.Troubles, troubleShown{Kind: string(t.Kind), Member: subject(t), Since: t.Since, Count: t.Count, Detail: t.Detail})
+		a.Troubles = append(a.Troubles, troubleShown{Kind: string(t.Kind), Member: subject(t), Since: t.Since, Count: t.Count, Detail: t.Detail})
 	}
-	reply(w, answer)
+	out := answerOf(a)
+	out.missing = q.missing(len(a.Nodes) > 0, "node")
+	return out
 }
 
 func (c *control) node(m gossip.Member, s *gossip.Status) nodeAnswer {

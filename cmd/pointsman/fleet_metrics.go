@@ -113,11 +113,12 @@ func countVerdicts(h *state.Health) map[state.Verdict]int {
 }
 
 // reportFleet keeps what is wrong with the fleet in /healthz, which stays 200:
-// the kernel is served all the same.
-func reportFleet(agent *gossip.Agent, health *reconcile.Health) func(context.Context) error {
+// the kernel is served all the same. It rings for those who watch the fleet.
+func reportFleet(agent *gossip.Agent, health *reconcile.Health, news *bell) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			health.Degraded("fleet", fleetText(agent.Status()))
+			news.ring()
 			select {
 			case <-ctx.Done():
 				return nil

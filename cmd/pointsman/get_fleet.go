@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,43 +10,69 @@ import (
 )
 
 func getNodesCommand() *cli.Command {
-	return &cli.Command{
-		Name:  "nodes",
-		Usage: "the hosts of the fleet, and what each of them does",
+	return lister(&cli.Command{
+		Name:      "nodes",
+		Aliases:   []string{"node", "no"},
+		Usage:     "the hosts of the fleet, and what each of them does",
+		ArgsUsage: "[NODE]",
 		Description: "STATE is what this host thinks of the others. SERVES is a hash of the manifests that are\n" +
 			"served: hosts that differ serve different ones. COMMIT is theirs, where a host knows it. CHECKS\n" +
 			"is how many probes a host is asked for. Of a host that serves what this one did before, NOTES\n" +
-			"say that it's behind, and of one that serves something else, that it differs.",
-		Flags:        getFlags(),
-		Before:       loadConfig,
-		OnUsageError: usageError,
-		Action:       get("/v1/nodes", nil, showNodes),
-	}
+			"say that it's behind, and of one that serves something else, that it differs. What is wrong with\n" +
+			"the fleet follows the table.",
+	}, resource[nodesAnswer, nodeRow]{
+		name: "nodes", path: "/v1/nodes",
+		rows: nodeRows,
+		key:  func(n *nodeRow) string { return n.Name },
+		columns: []column[nodeRow]{
+			{head: "NODE", text: func(n *nodeRow) string { return n.Name }},
+			{head: "ADDRESS", text: func(n *nodeRow) string { return orDash(n.Address) }},
+			{head: "STATE", text: func(n *nodeRow) string { return n.State }},
+			{head: "SINCE", text: func(n *nodeRow) string { return orDash(timeText(n.Since)) }},
+			{head: "SERVES", text: func(n *nodeRow) string { return orDash(n.Serves) }},
+			{head: "COMMIT", text: func(n *nodeRow) string { return orDash(shortCommit(n.Commit)) }},
+			{head: "CHECKS", text: func(n *nodeRow) string { return strconv.Itoa(n.Checks) }},
+			{head: "RELEASE", wide: true, text: func(n *nodeRow) string { return orDash(n.Release) }},
+			{head: "NOTES", text: func(n *nodeRow) string { return strings.Join(n.notes(), ", ") }},
+		},
+		below: nodesBelow,
+	}.action)
 }
 
-func showNodes(w io.Writer, a *nodesAnswer) {
-	fmt.Fprintln(w, "NODE\tADDRESS\tSTATE\tSINCE\tSERVES\tCOMMIT\tCHECKS\tNOTES")
+// nodeRow is a node, as seen from this one.
+type nodeRow struct {
+	nodeAnswer
+	self, alone bool
+}
+
+func nodeRows(a *nodesAnswer) []nodeRow {
+	var rows []nodeRow
 	for _, n := range a.Nodes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", n.Name, orDash(n.Address), n.State, orDash(timeText(n.Since)), orDash(n.Serves),
-			orDash(shortCommit(n.Commit)), n.Checks, strings.Join(n.notes(a), ", "))
+		rows = append(rows, nodeRow{n, n.Name == a.Self, n.Name == a.Self && a.Alone})
 	}
+	return rows
+}
+
+func nodesBelow(a *nodesAnswer) []string {
+	var lines []string
 	if a.Isolated != "" {
-		fmt.Fprintf(w, "this host is isolated and judges by itself: %s\n", a.Isolated)
+		lines = append(lines, "this host is isolated and judges by itself: "+a.Isolated)
 	}
 	for _, t := range a.Troubles {
-		fmt.Fprintf(w, "trouble: %s (%d times since %s): %s\n", strings.TrimSpace(t.Kind+" "+t.Member), t.Count, timeText(t.Since), t.Detail)
+		lines = append(lines, fmt.Sprintf("trouble: %s (%d times since %s): %s", strings.TrimSpace(t.Kind+" "+t.Member), t.Count, timeText(t.Since), t.Detail))
 	}
+	return lines
 }
 
 // shortCommit cuts a commit to the digits that git shows at most.
 func shortCommit(commit string) string { return commit[:min(len(commit), 12)] }
 
-func (n *nodeAnswer) notes(a *nodesAnswer) []string {
+func (n *nodeRow) notes() []string {
 	var notes []string
 	for _, note := range []struct {
 		holds bool
 		text  string
-	}{{n.Name == a.Self, "this host"}, {n.Name == a.Self && a.Alone, "alone"}, {n.Drained, "drained"}, {n.Isolated, "isolated"},
+	}{{n.self, "this host"}, {n.alone, "alone"}, {n.Drained, "drained"}, {n.Isolated, "isolated"},
 		{n.Compared != "", n.Compared}, {n.Held, "holds a change"}, {n.Kept, "keeps a last state"}} {
 		if note.holds {
 			notes = append(notes, note.text)
@@ -56,23 +82,23 @@ func (n *nodeAnswer) notes(a *nodesAnswer) []string {
 }
 
 func getDrainsCommand() *cli.Command {
-	return &cli.Command{
-		Name:         "drains",
-		Usage:        "what is drained, by whom and until when",
-		Flags:        getFlags(),
-		Before:       loadConfig,
-		OnUsageError: usageError,
-		Action:       get("/v1/drains", nil, showDrains),
-	}
-}
-
-func showDrains(w io.Writer, a *drainsAnswer) {
-	if len(a.Drains) > 0 {
-		fmt.Fprintln(w, "TARGET\tBY\tSINCE\tUNTIL\tREASON")
-	}
-	for _, d := range a.Drains {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", d.Target, d.By, timeText(d.Since), timeText(d.Until), d.Reason)
-	}
+	return lister(&cli.Command{
+		Name:        "drains",
+		Aliases:     []string{"drain"},
+		Usage:       "what is drained, by whom and until when",
+		Description: "They are the fleet's: every host knows them, and pointsman undrain ends one on any host.",
+	}, resource[drainsAnswer, drainAnswer]{
+		name: "drains", path: "/v1/drains",
+		rows: func(a *drainsAnswer) []drainAnswer { return a.Drains },
+		key:  func(d *drainAnswer) string { return d.Target },
+		columns: []column[drainAnswer]{
+			{head: "TARGET", text: func(d *drainAnswer) string { return d.Target }},
+			{head: "BY", text: func(d *drainAnswer) string { return d.By }},
+			{head: "SINCE", text: func(d *drainAnswer) string { return timeText(d.Since) }},
+			{head: "UNTIL", text: func(d *drainAnswer) string { return timeText(d.Until) }},
+			{head: "REASON", text: func(d *drainAnswer) string { return d.Reason }},
+		},
+	}.action)
 }
 
 // timeText writes a time as the agent's log does, to the second; nothing for

@@ -73,6 +73,7 @@ type agent struct {
 	loop    *reconcile.Loop
 	flows   *reconcile.Conntracker
 	servers []*server
+	members bell // news of the fleet
 }
 
 func run(c *cli.Context) error {
@@ -200,7 +201,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 }
 
 func (a *agent) control(group int) *control {
-	return &control{group: group, events: a.events, started: timeText(time.Now()), source: a.source, fleet: a.fleet, health: a.health, loop: a.loop}
+	return &control{group: group, events: a.events, started: timeText(time.Now()), source: a.source, fleet: a.fleet, health: a.health, loop: a.loop, members: &a.members}
 }
 
 // addressesSettle is the time that a burst of changes of addresses gets.
@@ -231,7 +232,7 @@ func (a *agent) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
 		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run,
-		a.fleet.Run, reportFleet(a.fleet, a.health), notifier.run,
+		a.fleet.Run, reportFleet(a.fleet, a.health, &a.members), notifier.run,
 		func(ctx context.Context) error { return a.reloadOnHangup(ctx, notifier) },
 	} {
 		g.Go(func() error { return task(ctx) })

@@ -35,6 +35,7 @@ type source struct {
 	overlay   state.Overlayer
 	kept      *keptWatch
 	changed   chan struct{} // capacity 1, no data
+	news      bell          // for those who watch what is shown of all this
 	latest    atomic.Pointer[reconcile.Desired]
 	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
 	inForce   atomic.Pointer[inForce]         // nil before there is anything
@@ -77,12 +78,15 @@ func (s *source) run(ctx context.Context) error {
 			return nil
 		case <-s.watcher.Changed():
 			s.load(time.Now())
+			s.news.ring()
 			save.Reset(saveAfter)
 		case a := <-s.approvals:
 			a.done <- s.approve(a.name)
+			s.news.ring()
 			save.Reset(saveAfter)
 		case <-s.fleet.Changed():
 			s.serve()
+			s.news.ring()
 		case <-save.C:
 			s.save()
 		}

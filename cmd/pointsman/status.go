@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -46,7 +47,8 @@ type serviceStatus struct {
 }
 
 type frontendStatus struct {
-	Address   string           `json:"address"` // with port and protocol; NodePorts without an address
+	Address   string           `json:"address"`      // with port and protocol; of NodePorts the number and family
+	On        []netip.Addr     `json:"on,omitempty"` // of NodePorts: the addresses of this host that they answer on
 	Endpoints []netip.AddrPort `json:"endpoints,omitempty"`
 	Why       string           `json:"why,omitempty"` // there are none
 }
@@ -84,7 +86,7 @@ func (c *control) status(w http.ResponseWriter, r *http.Request) {
 		answer.Health.Degraded = append(answer.Health.Degraded, "sync: "+err.Error())
 	}
 	if name := r.URL.Query().Get("service"); name != "" {
-		if answer.Service = serviceOf(d, name, c.source.nodeName); answer.Service == nil {
+		if answer.Service = c.serviceOf(d, name); answer.Service == nil {
 			http.Error(w, "there is no Service "+name+" that this host serves", http.StatusNotFound)
 			return
 		}
@@ -92,7 +94,7 @@ func (c *control) status(w http.ResponseWriter, r *http.Request) {
 	reply(w, answer)
 }
 
-func serviceOf(d *reconcile.Desired, name, node string) *serviceStatus {
+func (c *control) serviceOf(d *reconcile.Desired, name string) *serviceStatus {
 	if d == nil {
 		return nil
 	}
@@ -100,16 +102,37 @@ func serviceOf(d *reconcile.Desired, name, node string) *serviceStatus {
 	if at < 0 {
 		return nil
 	}
-	s := d.Services[at]
-	out := &serviceStatus{Name: name, Frontends: []frontendStatus{}}
+	s, out := d.Services[at], &serviceStatus{Name: name, Frontends: []frontendStatus{}}
+	on, known := c.nodePortAddresses()
 	for i := range s.Ports {
 		p := &s.Ports[i]
 		for _, f := range p.Frontends {
-			eps, why := reconcile.Reach(s, p, f, reconcile.Node{Name: node, Zone: d.Zone})
-			out.Frontends = append(out.Frontends, frontendStatus{change.FrontendText(f, p.Protocol), eps, why})
+			eps, why := reconcile.Reach(s, p, f, reconcile.Node{Name: c.source.nodeName, Zone: d.Zone})
+			status := frontendStatus{Address: change.FrontendText(f, p.Protocol), Endpoints: eps, Why: why}
+			if f.Kind == state.NodePort && known {
+				status.On = ofFamily(on, f.Address.Is6())
+				if len(status.On) == 0 {
+					continue // this host has no such address, as most have none by IPv6
+				}
+			}
+			out.Frontends = append(out.Frontends, status)
 		}
 	}
 	return out
+}
+
+// nodePortAddresses gives the addresses of this host that NodePorts answer on,
+// once they are known.
+func (c *control) nodePortAddresses() (addrs []netip.Addr, known bool) {
+	in := c.loop.Latest()
+	if in == nil {
+		return nil, false
+	}
+	return in.NodePortAddresses, true
+}
+
+func ofFamily(addrs []netip.Addr, ipv6 bool) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is6() != ipv6 })
 }
 
 func statusCommand() *cli.Command {
@@ -118,26 +141,48 @@ func statusCommand() *cli.Command {
 		Usage: "sum this host up, or one Service on it",
 		Description: "The exit code is 0 only if the kernel is as it should be and this host isn't drained; with\n" +
 			"--service only if each of its frontends also has an endpoint to go to from here. That\n" +
-			"makes it a track_script for keepalived.",
-		Flags:        append(getFlags(), stringFlag("service", "", "the Service `NAMESPACE/NAME` (without a namespace: default)")),
+			"makes it a track_script for keepalived. NodePorts are told with the addresses of this host that\n" +
+			"they answer on; by a family that they don't answer by here, they aren't told.",
+		Flags: []cli.Flag{configFlag(), socketFlag(), outputFlag(statusFormats...),
+			stringFlag("service", "", "the Service `NAMESPACE/NAME` (without a namespace: default)")},
 		Before:       loadConfig,
 		OnUsageError: usageError,
-		Action: func(c *cli.Context) error {
-			var shown statusAnswer
-			path := "/v1/status"
-			if name := c.String("service"); name != "" {
-				if !strings.Contains(name, "/") {
-					name = "default/" + name
-				}
-				path += "?service=" + url.QueryEscape(name)
-			}
-			err := get(path, func(_ *cli.Context, a *statusAnswer) error { shown = *a; return nil }, showStatus)(c)
-			if err == nil && !shown.healthy() {
-				return cli.Exit("", exitError)
-			}
-			return err
-		},
+		Action:       status,
 	}
+}
+
+var statusFormats = []string{"text", "json", "yaml"}
+
+func status(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return usage("status takes no arguments, yet there is %q; one Service is --service NAMESPACE/NAME", c.Args().First())
+	}
+	format, err := outputOf(c, statusFormats...)
+	if err != nil {
+		return err
+	}
+	path := "/v1/status"
+	if name := c.String("service"); name != "" {
+		if !strings.Contains(name, "/") {
+			name = "default/" + name
+		}
+		path += "?service=" + url.QueryEscape(name)
+	}
+	var a statusAnswer
+	if err := ask(c.Context, c.String("socket"), path, &a); err != nil {
+		return err
+	}
+	if format == "text" {
+		w := tabwriter.NewWriter(c.App.Writer, 0, 8, 2, ' ', 0)
+		showStatus(w, &a)
+		err = w.Flush()
+	} else {
+		err = writeAs(format, c.App.Writer, &a)
+	}
+	if err == nil && !a.healthy() {
+		return cli.Exit("", exitError)
+	}
+	return err
 }
 
 func showStatus(w io.Writer, a *statusAnswer) {
@@ -174,15 +219,20 @@ func showStatus(w io.Writer, a *statusAnswer) {
 	if a.Service == nil {
 		return
 	}
-	for _, f := range a.Service.Frontends {
-		text := f.Why
-		if text == "" {
-			var to []string
-			for _, e := range f.Endpoints {
-				to = append(to, e.String())
-			}
-			text = "to " + shortList(to)
-		}
-		fmt.Fprintf(w, "%s\t%s\n", f.Address, strings.TrimSpace(text))
+	for i := range a.Service.Frontends {
+		f := &a.Service.Frontends[i]
+		fmt.Fprintf(w, "%s\t%s\n", f.Address, f.text())
 	}
+}
+
+// text says where connections to a frontend go.
+func (f *frontendStatus) text() string {
+	text := f.Why
+	if text == "" {
+		text = "to " + shortList(textsOf(f.Endpoints))
+	}
+	if len(f.On) > 0 {
+		text += fmt.Sprintf(" (answers on %s)", strings.Join(textsOf(f.On), ", "))
+	}
+	return text
 }

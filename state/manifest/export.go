@@ -20,11 +20,17 @@ func YAML(v any) ([]byte, error) { return yaml.Marshal(v) }
 type Declaration struct {
 	state.ObjectName
 	Source   state.Source
-	Type     string  // as spec.type has it
-	Ports    []int32 // spec.ports[].port, in the manifest's order, as are those of state.Service
-	Unserved string  // why no host serves it, such as headless; empty for those that are
+	Type     string         // as spec.type has it
+	Ports    []DeclaredPort // in the manifest's order, as are those of state.Service
+	Unserved string         // why no host serves it, such as headless; empty for those that are
 
 	object *corev1.Service
+}
+
+// DeclaredPort is one of spec.ports; NodePort is 0 where there's none.
+type DeclaredPort struct {
+	Number, NodePort int32
+	Protocol         state.Protocol
 }
 
 // Declarations gives the Services of a Result that are asked for (all, if
@@ -38,7 +44,7 @@ func (r *Result) Declarations(wanted func(state.ObjectName) bool) []Declaration 
 		s := e.object.Service
 		d := Declaration{ObjectName: e.object.Key.ObjectName, Source: e.object.Source, Type: string(s.Spec.Type), Unserved: unserved(s), object: s}
 		for _, p := range s.Spec.Ports {
-			d.Ports = append(d.Ports, p.Port)
+			d.Ports = append(d.Ports, DeclaredPort{p.Port, p.NodePort, state.Protocol(p.Protocol)})
 		}
 		all = append(all, d)
 	}

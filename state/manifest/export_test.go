@@ -138,11 +138,11 @@ func TestDeclarations(t *testing.T) {
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %v %s", d.ObjectName, d.Source, d.Type, d.Ports, d.Unserved)))
 	}
 	want := []string{
-		"shop/api shop.yaml:11 NodePort [80 443]",
-		"shop/db shop.yaml:16 ClusterIP [5432] headless",
+		"shop/api shop.yaml:11 NodePort [{80 30080 TCP} {443 0 TCP}]",
+		"shop/db shop.yaml:16 ClusterIP [{5432 0 TCP}] headless",
 		"shop/mail shop.yaml:26 ExternalName [] ExternalName",
-		`shop/mesh shop.yaml:21 ClusterIP [80] left to the proxy "mesh"`,
-		"shop/web shop.yaml:2 LoadBalancer [80 443]",
+		`shop/mesh shop.yaml:21 ClusterIP [{80 0 TCP}] left to the proxy "mesh"`,
+		"shop/web shop.yaml:2 LoadBalancer [{80 30080 TCP} {443 30443 TCP}]",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
