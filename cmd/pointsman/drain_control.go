@@ -94,9 +94,7 @@ func concerns(t state.DrainTarget, s *state.Service) bool {
 	}
 	for i := range s.Ports {
 		for k := range s.Ports[i].Endpoints {
-			e := &s.Ports[i].Endpoints[k]
-			all := t.Endpoint.Port() == 0 && e.Address.Addr() == t.Endpoint.Addr()
-			if all || e.Address == t.Endpoint || t.Node != "" && e.NodeName == t.Node {
+			if t.Covers(s.ObjectName, &s.Ports[i].Endpoints[k]) {
 				return true
 			}
 		}
