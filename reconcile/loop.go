@@ -38,6 +38,7 @@ type Config struct {
 	ServiceCIDRs  []netip.Prefix
 	LocalCIDRs    []netip.Prefix
 	NodePortCIDRs []netip.Prefix // --nodeport-addresses
+	Uncounted     bool           // --connection-metrics=false
 
 	// Resync is the period in which the kernel's ruleset generation is
 	// compared with what is known of it, FullResync that in which everything
@@ -279,7 +280,7 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 func (l *Loop) input(d *Desired) *Input {
 	addrs := l.addrs.Latest()
 	in := &Input{
-		Services: d.Services, Node: Node{Name: l.NodeName, Zone: d.Zone},
+		Services: d.Services, Node: Node{Name: l.NodeName, Zone: d.Zone}, Uncounted: l.Uncounted,
 	}
 	var why []string
 	for i, s := range []host.Stack{addrs.V4, addrs.V6} {
