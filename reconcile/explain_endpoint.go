@@ -60,6 +60,8 @@ type Checked struct {
 	Verdict string    `json:"verdict"`
 	Since   time.Time `json:"since,omitzero"`
 	Held    bool      `json:"held,omitempty"` // nobody has a fresh word
+
+	votes []Seen
 }
 
 // BackedFrontend is a frontend, and which clients' connections the endpoint
@@ -121,7 +123,9 @@ func (x *backer) backing(s *state.Service, p *state.Port, e *state.Endpoint) Bac
 	if declared != nil {
 		b.Declared = &Conditions{declared.Ready, declared.Serving, declared.Terminating}
 	}
-	b.Check = x.checked(e)
+	if b.Check = x.checked(e); b.Check != nil {
+		b.Votes = b.Check.votes
+	}
 	for _, f := range x.planner.frontends(p, x.Input) {
 		b.Frontends = append(b.Frontends, x.backed(&b, &in, f, e, declared))
 	}
@@ -240,7 +244,7 @@ func (x *backer) checked(e *state.Endpoint) *Checked {
 		return out
 	}
 	if j := x.verdicts.Get(e.Check.Key); j != nil {
-		out.Verdict, out.Since, out.Held = j.Verdict.String(), j.Since, j.Held
+		out.Verdict, out.Since, out.Held, out.votes = j.Verdict.String(), j.Since, j.Held, seenBy(j)
 	}
 	return out
 }
@@ -276,4 +280,11 @@ func (x *backer) strangerHints() []string {
 		}
 	}
 	return nil
+}
+
+// OK reports whether the endpoint gets new connections from somebody, and the
+// kernel is as it should be.
+func (x *EndpointExplanation) OK() bool {
+	used := slices.ContainsFunc(x.Backs, func(b Backing) bool { return len(b.For) > 0 })
+	return used && x.Kernel.OK()
 }

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"pointsman/state"
+)
+
+func explainCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "explain",
+		Usage:     "say what becomes of connections to an address on this host, and why",
+		ArgsUsage: "ADDR:PORT[/PROTO]",
+		Description: "Walks the way of a new connection: the Service, its frontend and policy, each endpoint and\n" +
+			"why it's used or isn't (who saw it failing, and what they saw), masquerading, the elements\n" +
+			"as the kernel has them, and the connections that there are. It reports where the kernel\n" +
+			"isn't as it should be. Without --from it tells of clients outside, and what is different for\n" +
+			"this host's own processes. Without a protocol it's TCP, unless only another is served.\n\n" +
+			"The exit code is 0 if a new connection is served and the kernel is as it should be, else 1.",
+		Flags:        append(explainFlags(), stringFlag("from", "", "as the client `ADDR` sees it")),
+		Before:       loadConfig,
+		OnUsageError: usageError,
+		Subcommands:  []*cli.Command{explainEndpointCommand()},
+		Action:       explain,
+	}
+}
+
+func explainFlags() []cli.Flag {
+	return []cli.Flag{configFlag(), socketFlag(), outputFlag(explainFormats...)}
+}
+
+func explainEndpointCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "endpoint",
+		Usage:     "say what an endpoint backs, what is seen of it, and where it is in the kernel",
+		ArgsUsage: "ADDR[:PORT]",
+		Description: "For each Service port that it backs: its conditions as declared and as they count, who saw\n" +
+			"what, its drain, and the frontends by which it gets connections.\n\n" +
+			"The exit code is 0 if it gets connections by some frontend and the kernel is as it should be,\n" +
+			"else 1.",
+		Flags:        explainFlags(),
+		Before:       loadConfig,
+		OnUsageError: usageError,
+		Action:       explainEndpoint,
+	}
+}
+
+var explainFormats = []string{"text", "json", "yaml"}
+
+func explain(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return usage("explain needs one address, such as 10.96.0.80:80 or [fd00:10:96::80]:53/UDP; or: explain endpoint ADDR[:PORT]")
+	}
+	format, err := outputOf(c, explainFormats...)
+	if err != nil {
+		return err
+	}
+	query, err := explainQuery(c.Args().First(), c.String("from"))
+	if err != nil {
+		return err
+	}
+	var a explainAnswer
+	if err := ask(c.Context, c.String("socket"), "/v1/explain?"+query.Encode(), &a); err != nil {
+		return err
+	}
+	if err := writeExplained(c.App.Writer, format, &a, func(p *walk) { p.explanation(&a) }); err != nil {
+		return err
+	}
+	return unless(a.OK)
+}
+
+func explainEndpoint(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return usage("explain endpoint needs one address, such as 10.20.0.11 or 10.20.0.11:8080")
+	}
+	format, err := outputOf(c, explainFormats...)
+	if err != nil {
+		return err
+	}
+	address, err := endpointArg(c.Args().First())
+	if err != nil {
+		return err
+	}
+	var a explainedEndpoint
+	if err := ask(c.Context, c.String("socket"), "/v1/explain?"+url.Values{"endpoint": {address}}.Encode(), &a); err != nil {
+		return err
+	}
+	if err := writeExplained(c.App.Writer, format, &a, func(p *walk) { p.endpoint(&a) }); err != nil {
+		return err
+	}
+	return unless(a.OK)
+}
+
+// unless gives the exit code of an answer that was shown.
+func unless(ok bool) error {
+	if ok {
+		return nil
+	}
+	return cli.Exit("", exitError)
+}
+
+// explainQuery judges the command line before anybody is asked.
+func explainQuery(target, from string) (url.Values, error) {
+	to, protocol, err := parseTarget(target)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{"to": {to.String()}}
+	if protocol != "" {
+		query.Set("protocol", string(protocol))
+	}
+	if from == "" {
+		return query, nil
+	}
+	client, err := netip.ParseAddr(from)
+	switch {
+	case err != nil || client.Zone() != "":
+		return nil, usage("--from: %q is not an address such as 192.0.2.50", from)
+	case client.Unmap().Is6() != to.Addr().Unmap().Is6():
+		return nil, usage("--from: %s and %s are not of one family", client, to.Addr())
+	}
+	query.Set("from", client.String())
+	return query, nil
+}
+
+// parseTarget reads ADDR:PORT[/PROTO].
+func parseTarget(text string) (to netip.AddrPort, protocol state.Protocol, err error) {
+	address, name, named := strings.Cut(text, "/")
+	protocol = state.Protocol(strings.ToUpper(name))
+	if known := []state.Protocol{state.TCP, state.UDP, state.SCTP}; named && !slices.Contains(known, protocol) {
+		return to, "", usage("explain: %q is none of TCP, UDP, SCTP", name)
+	}
+	to, err = netip.ParseAddrPort(address)
+	if err == nil && to.Port() != 0 && to.Addr().Zone() == "" {
+		return to, protocol, nil
+	}
+	hint := ""
+	if a, err := netip.ParseAddr(address); err == nil {
+		hint = fmt.Sprintf(": which port? Such as %s", netip.AddrPortFrom(a, 80))
+	}
+	return to, "", usage("explain: %q is not an address and a port%s", address, hint)
+}
+
+// endpointArg reads ADDR[:PORT].
+func endpointArg(text string) (string, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.AddrPortFrom(a.Unmap(), 0).String(), nil
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil || a.Addr().Zone() != "" {
+		return "", usage("explain endpoint: %q is not an address such as 10.20.0.11 or 10.20.0.11:8080", text)
+	}
+	return a.String(), nil
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"pointsman/reconcile"
+	"pointsman/state"
+)
+
+// concluded is the answer in a line.
+func concluded(x *reconcile.Explanation) string {
+	text := fmt.Sprintf("%s/%s", x.To, x.Protocol)
+	if x.From.IsValid() {
+		text += " from " + x.From.String()
+	}
+	first := &x.Clients[0]
+	text += ": " + fateText(first.Now(), x)
+	switch {
+	case first.Actual != nil && !sameFate(first.Actual, &first.Intent):
+		text += ", and should be " + fateText(&first.Intent, x)
+	case !x.Kernel.OK():
+		text += ", but the kernel isn't as it should be"
+	case x.Kernel.Error != "":
+		text += ", if the kernel is as it should be"
+	}
+	return text
+}
+
+// fateText says what becomes of connections.
+func fateText(f *reconcile.Fate, x *reconcile.Explanation) string {
+	switch f.Verdict {
+	case reconcile.Refused:
+		if x.Protocol == state.TCP {
+			return "refused (TCP reset)"
+		}
+		return "refused (ICMP port unreachable)"
+	case reconcile.Dropped:
+		return "dropped"
+	case reconcile.Passes:
+		return "not translated"
+	}
+	text := fmt.Sprintf("served by %d of %s", len(f.Endpoints), counted(len(x.Endpoints), "endpoint"))
+	if f.Masquerade {
+		return text + ", masqueraded"
+	}
+	return text + ", which see the client"
+}
+
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func sameFate(a, b *reconcile.Fate) bool {
+	return a.Verdict == b.Verdict && slices.Equal(a.Endpoints, b.Endpoints) && a.Masquerade == b.Masquerade
+}
+
+// explanation shows the walk.
+func (p *walk) explanation(a *explainAnswer) {
+	p.conclusion(a.OK, a.Conclusion)
+	if f := a.Frontend; f != nil {
+		p.frontend(f)
+	}
+	p.clients(a.Explanation)
+	if a.Affinity != nil {
+		p.wrapped("affinity", affinityText(a.Affinity, a.From))
+	}
+	p.endpoints(a.Endpoints, a.Clients)
+	p.kernel(&a.Kernel)
+	p.connections(a.Connections)
+	p.manifests(&a.Manifests)
+	for i, h := range a.Hints {
+		p.wrapped([]string{"see also", ""}[min(i, 1)], h)
+	}
+}
+
+func (p *walk) frontend(f *reconcile.Frontend) {
+	port := ""
+	if f.Port != "" {
+		port = ", port " + f.Port
+	}
+	p.wrapped("frontend", fmt.Sprintf("%s of Service %s%s (%s), %s", f.Kind, f.Service, port, f.Source, f.Policy))
+	if len(f.Ranges) > 0 {
+		p.wrapped("", "only from "+strings.Join(f.Ranges, ", ")+" (loadBalancerSourceRanges)")
+	}
+	if len(f.Contested) > 0 {
+		p.wrapped("", "claimed by "+strings.Join(f.Contested, ", ")+", too: the first by name has it")
+	}
+}
+
+// clients says what is different for whom, and why.
+func (p *walk) clients(x *reconcile.Explanation) {
+	title := "clients"
+	for i := range x.Clients {
+		c := &x.Clients[i]
+		f := c.Now()
+		if i > 0 && sameFate(f, x.Clients[i-1].Now()) {
+			continue
+		}
+		names := []string{clientText(c.Clients)}
+		for k := i + 1; k < len(x.Clients) && sameFate(f, x.Clients[k].Now()); k++ {
+			names = append(names, clientText(x.Clients[k].Clients))
+		}
+		why := f.Why
+		if f.Verdict == reconcile.Served {
+			why = f.Source
+		}
+		p.wrapped(title, fmt.Sprintf("%s: %s: %s", strings.Join(names, " and "), fateText(f, x), why))
+		title = ""
+		for _, h := range f.Hairpins {
+			p.wrapped("", fmt.Sprintf("%s is that client itself: it sees an address of this host, so that its answers come back", h))
+		}
+	}
+}
+
+func clientText(kind string) string {
+	switch kind {
+	case "outside":
+		return "from outside"
+	case "inside":
+		return "from within --local-cidr"
+	case "this host":
+		return "from this host itself"
+	}
+	return "from " + kind
+}
+
+func affinityText(a *reconcile.Affinity, from netip.Addr) string {
+	text := fmt.Sprintf("ClientIP, for %s after a client's last new connection: ", shortTime(a.Timeout))
+	switch {
+	case !from.IsValid():
+		return text + "--from tells where one is bound to"
+	case !a.Bound:
+		return text + from.String() + " is bound to none yet"
+	case !a.Endpoint.IsValid():
+		return text + from.String() + " was bound to one that is gone, so another is picked"
+	}
+	return text + fmt.Sprintf("%s is bound to %s for %s more", from, a.Endpoint, shortTime(a.Left))
+}
+
+// shortTime leaves out what is nothing: 3h, 2h31m.
+func shortTime(d time.Duration) string {
+	if d >= time.Hour {
+		d = d.Round(time.Minute)
+	}
+	text := d.Round(time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// endpoints shows each with why it's used or isn't: those that aren't first,
+// since who asks wants to know of them.
+func (p *walk) endpoints(all []reconcile.EndpointFate, clients []reconcile.ClientFate) {
+	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b reconcile.EndpointFate) int { return len(a.For) - len(b.For) })
+	var rows [][]string
+	for i := range sorted[:min(len(sorted), maxEndpoints)] {
+		e := &sorted[i]
+		rows = append(rows, []string{e.Address.String(), orDash(e.Node), useText(e, len(clients)), endpointWhy(e)})
+	}
+	p.table("endpoints", rows)
+	if n := len(sorted) - maxEndpoints; n > 0 {
+		p.line("", "... and %d more (-o json has all)", n)
+	}
+}
+
+// useText says for whom an endpoint is used.
+func useText(e *reconcile.EndpointFate, kinds int) string {
+	switch {
+	case !slices.Equal(e.For, e.Actual) && len(e.For) > len(e.Actual):
+		return "missing"
+	case !slices.Equal(e.For, e.Actual):
+		return "too much"
+	case len(e.For) == 0:
+		return "not used"
+	case e.Refused:
+		return "refused"
+	case len(e.For) < kinds:
+		return "used " + clientText(e.For[0])
+	}
+	return "used"
+}
+
+// endpointWhy gives the reasons, with what was seen of it and its drain.
+func endpointWhy(e *reconcile.EndpointFate) string {
+	var texts []string
+	for _, r := range e.Why {
+		text := r.Text
+		switch {
+		case r.Code == "drained" && e.Drain != nil:
+			text += " (" + drainText(e.Drain) + ")"
+		case slices.Contains([]string{"seen-down", "kept-anyway"}, r.Code):
+			text += seenText(e.Votes)
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func drainText(d *reconcile.Drained) string {
+	text := fmt.Sprintf("%s, by %s until %s", d.Target, d.By, timeText(d.Until))
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
+}
+
+// seenText says who saw what, and since when.
+func seenText(votes []reconcile.Seen) string {
+	var texts []string
+	for _, v := range votes {
+		saw := v.Saw
+		if saw == "" {
+			saw = v.Verdict
+		}
+		texts = append(texts, fmt.Sprintf("%s: %s since %s", v.Observer, saw, timeText(v.Since)))
+	}
+	if texts == nil {
+		return ""
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
+}
+
+// kernel shows the elements, and before them what is wrong.
+func (p *walk) kernel(k *reconcile.KernelState) {
+	switch {
+	case !k.Known:
+		p.wrapped("kernel", "could not be asked: "+k.Error)
+		return
+	case k.OK():
+		p.line("kernel", "table %s is as it should be", k.Table)
+	default:
+		p.line("kernel", "%s", p.in(inRed, "table "+k.Table+" is not as it should be"))
+	}
+	for _, f := range k.Faults {
+		p.wrapped("", f)
+	}
+	for _, d := range k.Differences {
+		text := fmt.Sprintf("%-8s %s", d.Kind, d.Element)
+		if d.Want != "" {
+			text += ", should be " + d.Want
+		}
+		p.line("", "%s", p.in(inRed, text))
+	}
+	if k.Remedy != "" {
+		p.wrapped("", k.Remedy)
+	}
+	if k.Unsteady {
+		p.wrapped("", "somebody changed the ruleset all the while: look again")
+	}
+	p.list("", k.Elements, maxElements)
+}
+
+// connections shows where those go that there are.
+func (p *walk) connections(c *reconcile.Connections) {
+	if c == nil {
+		return
+	}
+	if c.Error != "" {
+		p.wrapped("connections", "could not all be listed: "+c.Error)
+		return
+	}
+	p.line("connections", "%d open, %d closing", c.Open, c.Closing)
+	var rows [][]string
+	for _, b := range c.Backends {
+		rows = append(rows, []string{b.Address.String(), fmt.Sprintf("%d open", b.Open), fmt.Sprintf("%d closing", b.Closing), b.Note})
+	}
+	p.table("", rows[:min(len(rows), maxElements)])
+	for _, l := range c.Listed {
+		closing := ""
+		if l.Closing {
+			closing = " (closing)"
+		}
+		p.line("", "%s to %s, as %s%s", l.Source, l.Backend, l.Seen, closing)
+	}
+	if c.Unlisted > 0 {
+		p.line("", "... and %d more of that client", c.Unlisted)
+	}
+}
+
+// manifests shows what isn't as the files have it.
+func (p *walk) manifests(m *manifestsAnswer) {
+	var lines []string
+	if m.Pending != "" {
+		lines = append(lines, m.Pending)
+	}
+	for _, s := range m.Stale {
+		lines = append(lines, "the last good version of "+s+" is served: what is in its file now has errors")
+	}
+	for _, x := range m.Mentions {
+		lines = append(lines, fmt.Sprintf("%s (%s) names it: %s", x.Object, x.Source, x.Why))
+	}
+	for _, x := range m.Problems {
+		lines = append(lines, fmt.Sprintf("%s: %s:%d: %s", x.Severity, x.File, x.Line, x.text()))
+	}
+	title := "manifests"
+	for _, text := range lines {
+		p.wrapped(title, text)
+		title = ""
+	}
+}
