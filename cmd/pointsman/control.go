@@ -34,6 +34,7 @@ func (c *control) reads() map[string]http.HandlerFunc {
 		"/v1/drains":    c.source.watched(c.drains),
 		"/v1/nodes":     (&question{c.nodes, c.members}).ServeHTTP,
 		"/v1/names":     c.names,
+		"/v1/explain":   c.explain,
 		"/v1/events":    c.listEvents,
 	}
 }

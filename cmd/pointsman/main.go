@@ -73,7 +73,7 @@ func app(stdout, stderr io.Writer) *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), planCommand(), pinCommand(), getCommand(), statusCommand(), drainCommand(), undrainCommand(), approveCommand(), reloadCommand(), syncCommand(), keygenCommand(), doctorCommand(), cleanupCommand(), versionCommand(), completionCommand(), completeCommand(), manCommand()},
+		Commands: []*cli.Command{runCommand(), validateCommand(), renderCommand(), planCommand(), pinCommand(), getCommand(), explainCommand(), statusCommand(), drainCommand(), undrainCommand(), approveCommand(), reloadCommand(), syncCommand(), keygenCommand(), doctorCommand(), cleanupCommand(), versionCommand(), completionCommand(), completeCommand(), manCommand()},
 	})
 }
 
