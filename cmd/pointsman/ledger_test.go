@@ -420,7 +420,8 @@ func TestNodesSayWhoIsBehind(t *testing.T) {
 	} {
 		n := nodeAnswer{Name: c.name}
 		n.serve(c.says, c.name == a.Self, own)
-		if got := strings.Join(n.notes(a), ", "); got != c.notes || n.Serves != c.serves {
+		row := nodeRows(&nodesAnswer{Self: a.Self, Nodes: []nodeAnswer{n}})[0]
+		if got := strings.Join(row.notes(), ", "); got != c.notes || n.Serves != c.serves {
 			t.Errorf("%s: %q, notes %q; want %q, %q", c.name, n.Serves, got, c.serves, c.notes)
 		}
 	}
