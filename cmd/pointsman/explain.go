@@ -107,7 +107,7 @@ func unless(ok bool) error {
 
 // explainQuery judges the command line before anybody is asked.
 func explainQuery(target, from string) (url.Values, error) {
-	to, protocol, err := parseTarget(target)
+	to, protocol, err := parseQuestion(target)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func explainQuery(target, from string) (url.Values, error) {
 	return query, nil
 }
 
-// parseTarget reads ADDR:PORT[/PROTO].
-func parseTarget(text string) (to netip.AddrPort, protocol state.Protocol, err error) {
+// parseQuestion reads ADDR:PORT[/PROTO].
+func parseQuestion(text string) (to netip.AddrPort, protocol state.Protocol, err error) {
 	address, name, named := strings.Cut(text, "/")
 	protocol = state.Protocol(strings.ToUpper(name))
 	if known := []state.Protocol{state.TCP, state.UDP, state.SCTP}; named && !slices.Contains(known, protocol) {

@@ -23,7 +23,7 @@ func endpointConcluded(x *reconcile.EndpointExplanation) string {
 			used++
 		}
 	}
-	text := fmt.Sprintf("%s backs %s, and gets connections by %s", name, counted(len(x.Backs), "Service port"), usedText(used, len(x.Backs)))
+	text := fmt.Sprintf("%s backs %s, and gets connections by %s", name, plural(len(x.Backs), "Service port"), usedText(used, len(x.Backs)))
 	if !x.Kernel.OK() {
 		text += "; the kernel isn't as it should be"
 	}

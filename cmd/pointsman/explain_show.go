@@ -26,14 +26,14 @@ func writeExplained(w io.Writer, format string, answer any, text func(*walk)) er
 		_, err = w.Write(out)
 		return err
 	}
-	p := &walk{colour: isTerminal(w) && os.Getenv("NO_COLOR") == ""}
+	p := &walk{colour: onScreen(w) && os.Getenv("NO_COLOR") == ""}
 	text(p)
 	_, err := w.Write(p.Bytes())
 	return err
 }
 
-// isTerminal reports whether somebody looks at what is written.
-func isTerminal(w io.Writer) bool {
+// onScreen reports whether somebody looks at what is written.
+func onScreen(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

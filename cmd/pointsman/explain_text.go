@@ -43,14 +43,14 @@ func fateText(f *reconcile.Fate, x *reconcile.Explanation) string {
 	case reconcile.Passes:
 		return "not translated"
 	}
-	text := fmt.Sprintf("served by %d of %s", len(f.Endpoints), counted(len(x.Endpoints), "endpoint"))
+	text := fmt.Sprintf("served by %d of %s", len(f.Endpoints), plural(len(x.Endpoints), "endpoint"))
 	if f.Masquerade {
 		return text + ", masqueraded"
 	}
 	return text + ", which see the client"
 }
 
-func counted(n int, thing string) string {
+func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
