@@ -64,7 +64,7 @@ func removeSocket(path string) error {
 // removeState removes the files that the agent makes, and the directory if
 // nothing else is in it: it may have been given wrongly.
 func removeState(dir string) error {
-	for _, name := range append(gossip.StateFiles(), lastGoodFile, pastFile, lockFile) {
+	for _, name := range append(gossip.StateFiles(), lastGoodFile, pastFile, connectionsFile, lockFile) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("state directory: %w", err)
 		}

@@ -21,6 +21,7 @@ func renderCommand() *cli.Command {
 	}
 	flags = append(flags, rangeFlags()...)
 	flags = append(flags, nodeFlags()...)
+	flags = append(flags, connectionMetricsFlag())
 	return &cli.Command{
 		Name:      "render",
 		Usage:     "print the nftables rules that a node would hold",
@@ -56,6 +57,7 @@ func render(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	in.Uncounted = !c.Bool("connection-metrics")
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 		fmt.Fprint(c.App.Writer, nft.Render(reconcile.NewPlanner(f).Plan(in, nil)))
 	}

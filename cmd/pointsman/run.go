@@ -45,6 +45,7 @@ func runCommand() *cli.Command {
 	flags = append(flags, rangeFlags()...)
 	flags = append(flags, nodeFlags()...)
 	flags = append(flags, fleetFlags()...)
+	flags = append(flags, connectionFlags()...)
 	return &cli.Command{
 		Name:  "run",
 		Usage: "serve the Services of a directory on this host",
@@ -74,6 +75,9 @@ type agent struct {
 	flows   *reconcile.Conntracker
 	servers []*server
 	members bell // news of the fleet
+	left    *remaining
+
+	connections *connections
 }
 
 func run(c *cli.Context) error {
@@ -165,6 +169,9 @@ func runOptions(c *cli.Context) (o options, err error) {
 	if o.socket, err = socketRightsOf(c); err != nil {
 		return o, err
 	}
+	if o.loop.Uncounted, err = uncounted(c); err != nil {
+		return o, err
+	}
 	o.fleet, err = fleetConfig(c, o.loop.NodeName)
 	return o, err
 }
@@ -175,6 +182,8 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	a = &agent{events: event.NewLog(o.loop.NodeName, event.Most), health: &reconcile.Health{}}
 	log = slog.New(&event.Tap{Level: slog.LevelInfo, Take: a.events.Take, Next: log.Handler()})
 	a.log = log
+	a.left = &remaining{node: o.loop.NodeName}
+	o.fleet.Answer = a.left.answer
 	if a.fleet, err = newFleet(o.fleet, log); err != nil {
 		return nil, err
 	}
@@ -189,6 +198,8 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	if err := a.newLoop(o.loop, registry); err != nil {
 		return nil, err
 	}
+	a.countConnections(c, registry)
+	a.left.fleet, a.left.count = a.fleet, a.flows.Remaining
 	a.servers = []*server{
 		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health)},
 		{name: "metrics", addr: c.String("metrics-listen"), open: listenTCP, handler: metricsHandler(registry)},
@@ -201,7 +212,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 }
 
 func (a *agent) control(group int) *control {
-	return &control{group: group, events: a.events, started: timeText(time.Now()), source: a.source, fleet: a.fleet, health: a.health, loop: a.loop, members: &a.members}
+	return &control{group: group, events: a.events, started: timeText(time.Now()), source: a.source, fleet: a.fleet, health: a.health, loop: a.loop, members: &a.members, left: a.left}
 }
 
 // addressesSettle is the time that a burst of changes of addresses gets.
@@ -231,7 +242,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
-		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run,
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.connections.run,
 		a.fleet.Run, reportFleet(a.fleet, a.health, &a.members), notifier.run,
 		func(ctx context.Context) error { return a.reloadOnHangup(ctx, notifier) },
 	} {
