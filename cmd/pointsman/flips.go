@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/netip"
+	"slices"
 	"strings"
 
 	"pointsman/state"
@@ -25,7 +25,7 @@ type flip struct {
 func flips(before, after []*state.Service) []flip {
 	var all []flip
 	for _, s := range after {
-		for len(before) > 0 && before[0].ObjectName.Compare(s.ObjectName) < 0 {
+		for len(before) > 0 && before[0] != s && before[0].ObjectName.Compare(s.ObjectName) < 0 {
 			before = before[1:]
 		}
 		if len(before) > 0 && before[0] != s && before[0].ObjectName == s.ObjectName {
@@ -39,7 +39,6 @@ func flips(before, after []*state.Service) []flip {
 // flips once.
 func serviceFlips(before, after *state.Service) []flip {
 	var all []flip
-	seen := map[netip.AddrPort]bool{}
 	for i := range after.Ports {
 		p := &after.Ports[i]
 		was := portOf(before, p)
@@ -48,11 +47,11 @@ func serviceFlips(before, after *state.Service) []flip {
 			for len(was) > 0 && was[0].Address.Compare(e.Address) < 0 {
 				was = was[1:]
 			}
-			if len(was) == 0 || was[0].Address != e.Address || seen[e.Address] {
+			if len(was) == 0 || was[0].Address != e.Address {
 				continue
 			}
-			if reason := flipped(causeOf(&was[0]), causeOf(e)); reason != "" {
-				seen[e.Address] = true
+			reason := flipped(causeOf(&was[0]), causeOf(e))
+			if reason != "" && !slices.ContainsFunc(all, func(f flip) bool { return f.endpoint.Address == e.Address }) {
 				all = append(all, flip{after, e, reason})
 			}
 		}

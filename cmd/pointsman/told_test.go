@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"pointsman/state"
+	"pointsman/state/change"
+	"pointsman/state/manifest"
+)
+
+func TestChangeText(t *testing.T) {
+	service := func(name string, addresses ...string) *state.Service {
+		s := &state.Service{ObjectName: state.ObjectName{Namespace: "shop", Name: name}, Ports: []state.Port{{}}}
+		for _, a := range addresses {
+			s.Ports[0].Endpoints = append(s.Ports[0].Endpoints, state.Endpoint{Address: netip.MustParseAddrPort(a), Ready: true})
+		}
+		return s
+	}
+	var many []*state.Service
+	for i := range 8 {
+		many = append(many, service(fmt.Sprint("m", i)))
+	}
+	for _, c := range []struct {
+		before, after []*state.Service
+		want          string
+	}{
+		{many, many, "no Service changed"},
+		{nil, many, "Services 8 added (shop/m0, shop/m1, shop/m2, shop/m3, shop/m4, 3 more)"},
+		{
+			[]*state.Service{service("a", "10.0.0.1:80", "10.0.0.2:80"), service("b"), service("c"), service("d", "10.0.0.1:80"), service("e")},
+			[]*state.Service{service("a", "10.0.0.1:80", "10.0.0.3:80"), service("b", "10.0.0.1:80"), service("d"), service("f")},
+			"Services 1 added (shop/f), 2 removed (shop/c, shop/e), 3 changed (shop/a +1 -1 endpoints, shop/b +1 endpoints, shop/d -1 endpoints)",
+		},
+	} {
+		if got := changeText(change.Compare(c.before, c.after)); got != c.want {
+			t.Errorf("%s\nnot %s", got, c.want)
+		}
+	}
+}
+
+// problem is one of an object, or of a file if that has no name.
+func problem(severity manifest.Severity, file, name, message string) manifest.Problem {
+	p := manifest.Problem{Severity: severity, Source: state.Source{File: file, Line: 1}, Message: message}
+	if name != "" {
+		p.Object = manifest.Key{Kind: manifest.KindService, ObjectName: state.ObjectName{Namespace: "shop", Name: name}}
+	}
+	return p
+}
+
+// TestReport: each object that is wrong is told of once, again when something
+// else is wrong with it, and when nothing is any more.
+func TestReport(t *testing.T) {
+	var log bytes.Buffer
+	s := &source{log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "object" && a.Value.String() == "" {
+			return slog.Attr{}
+		}
+		return a
+	}}))}
+	bad, warned := manifest.Error, manifest.Warning
+	twice := problem(bad, "a.yaml", "a", "one")
+	two := problem(bad, "a.yaml", "a", "two")
+	many := []manifest.Problem{twice, two, two, two, two}
+	for i, step := range []struct {
+		problems []manifest.Problem
+		stale    bool
+		want     string
+	}{
+		{nil, false, ""},
+		{[]manifest.Problem{twice, two, problem(warned, "a.yaml", "a", "odd")}, false,
+			`level=ERROR msg="Service shop/a: a.yaml:1: one; a.yaml:1: two" reason=ManifestRefused object="Service shop/a" file=a.yaml:1` + "\n" +
+				`level=WARN msg="Service shop/a: a.yaml:1: warning: odd" reason=ManifestWarning object="Service shop/a" file=a.yaml:1`},
+		{[]manifest.Problem{twice, two}, false, ""},
+		{[]manifest.Problem{twice}, true,
+			`level=ERROR msg="Service shop/a: a.yaml:1: one; its last good version is served" reason=ManifestRefused object="Service shop/a" file=a.yaml:1`},
+		{append(many, problem(bad, "b.yaml", "", "no YAML")), false,
+			`level=ERROR msg="Service shop/a: a.yaml:1: one; a.yaml:1: two; a.yaml:1: two; and 2 more" reason=ManifestRefused object="Service shop/a" file=a.yaml:1` + "\n" +
+				`level=ERROR msg="b.yaml: b.yaml:1: no YAML" reason=ManifestRefused file=b.yaml:1`},
+		{nil, false,
+			`level=INFO msg="Service shop/a has no errors any more" reason=ManifestFixed object="Service shop/a" file=""` + "\n" +
+				`level=INFO msg="b.yaml has no errors any more" reason=ManifestFixed file=b.yaml`},
+	} {
+		log.Reset()
+		r := &manifest.Result{Problems: step.problems}
+		if step.stale {
+			r.Stale = []manifest.Key{twice.Object}
+		}
+		s.report(r)
+		if got := strings.TrimSpace(log.String()); got != step.want {
+			t.Errorf("step %d:\n%s\nnot\n%s", i, got, step.want)
+		}
+	}
+}
+
+// TestReportIsBounded: a push that breaks everything doesn't fill the log.
+func TestReportIsBounded(t *testing.T) {
+	var log bytes.Buffer
+	s := &source{log: slog.New(slog.NewTextHandler(&log, nil))}
+	r := &manifest.Result{}
+	for i := range 1000 {
+		r.Problems = append(r.Problems, problem(manifest.Error, "a.yaml", fmt.Sprint("s", i), "bad"))
+	}
+	for _, want := range []string{"and 980 more manifests have problems", "and 980 more manifests have no errors any more"} {
+		log.Reset()
+		s.report(r)
+		if n := strings.Count(log.String(), "\n"); n != maxLogged+1 || !strings.Contains(log.String(), want) {
+			t.Errorf("%d lines, and no %q", n, want)
+		}
+		r = &manifest.Result{}
+	}
+}
