@@ -20,6 +20,7 @@ type control struct {
 	fleet   *gossip.Agent
 	health  *reconcile.Health
 	members *bell // rings when there is news of the fleet
+	left    *remaining
 	loop    *reconcile.Loop
 }
 
@@ -32,6 +33,7 @@ func (c *control) reads() map[string]http.HandlerFunc {
 		"/v1/endpoints": c.source.watched(c.endpoints),
 		"/v1/problems":  c.source.watched(c.problems),
 		"/v1/drains":    c.source.watched(c.drains),
+		"/v1/left":      c.left.ServeHTTP,
 		"/v1/nodes":     (&question{c.nodes, c.members}).ServeHTTP,
 		"/v1/names":     c.names,
 		"/v1/explain":   c.explain,

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -21,26 +23,39 @@ func drainCommand() *cli.Command {
 		Description: "Endpoints that are drained count as terminating: new connections go to others, as long as\n" +
 			"there are any; open ones go on. Healthcheck ports and, for a node, /healthz answer 503.\n" +
 			"It's known to the whole fleet, survives restarts, and ends by itself (--for) or by\n" +
-			"pointsman undrain on any host. Without a NAME the node is this one.",
+			"pointsman undrain on any host. Without a NAME the node is this one.\n\n" +
+			"--wait comes back when no connection is left on any host, with exit code 0; or after\n" +
+			"--grace, with exit code 1 and what is left. Connections are counted by the host that gave\n" +
+			"them to the endpoint, so none is counted twice; those that reach it past its Services are\n" +
+			"not. Whatever ends the command, the drain stays.\n\n" +
+			"UDP flows have no end: those to a drained endpoint go to others after --grace, if others\n" +
+			"are left. A file named ADDR or ADDR:PORT in the state directory's maintenance directory\n" +
+			"drains an endpoint without a command, as long as it's there.",
 		Flags: []cli.Flag{
 			configFlag(), socketFlag(), durationFlag("for", defaultDrain, "the `TIME` after which it ends"),
-			durationFlag("grace", gossip.DefaultGrace, "the `TIME` that open connections get, as far as anything waits for them: UDP flows, which have no end, are sent elsewhere after it"),
+			durationFlag("grace", gossip.DefaultGrace, "the `TIME` that open connections get: UDP flows go elsewhere after it, and --wait gives up"),
+			boolFlag("wait", "wait until no connection is left, or until --grace is over"),
 			stringFlag("reason", "", "a `TEXT` for those who wonder"),
 			boolFlag("until-boot", "of this node: it ends when the agent runs after the next boot (for a shutdown)"),
 		},
 		Before:       loadConfig,
 		OnUsageError: usageError,
-		Action: func(c *cli.Context) error {
-			q := &drainRequest{For: c.Duration("for"), Grace: c.Duration("grace"), Reason: c.String("reason"), UntilBoot: c.Bool("until-boot")}
-			if q.For <= 0 {
-				return usage("--for: %v is no time", q.For)
-			}
-			if q.Grace < 0 {
-				return usage("--grace: %v is no time", q.Grace)
-			}
-			return changeDrain(c, "/v1/drain", q)
-		},
+		Action:       drain,
 	}
+}
+
+func drain(c *cli.Context) error {
+	q := &drainRequest{For: c.Duration("for"), Grace: c.Duration("grace"), Reason: c.String("reason"), UntilBoot: c.Bool("until-boot")}
+	if q.For <= 0 {
+		return usage("--for: %v is no time", q.For)
+	}
+	if q.Grace < 0 {
+		return usage("--grace: %v is no time", q.Grace)
+	}
+	if err := changeDrain(c, "/v1/drain", q); err != nil || !c.Bool("wait") {
+		return err
+	}
+	return newWaiter(c.String("socket"), q.Target, q.Grace, c.App.ErrWriter).wait(c.Context)
 }
 
 func undrainCommand() *cli.Command {
@@ -55,21 +70,23 @@ func undrainCommand() *cli.Command {
 	}
 }
 
-// changeDrain reads the target and has the agent do what is asked.
+// changeDrain reads the target, which it puts into the request, and has the agent
+// do what is asked.
 func changeDrain(c *cli.Context, path string, q *drainRequest) error {
 	kind, name := c.Args().Get(0), c.Args().Get(1)
-	own := kind == "node" && c.NArg() == 1
-	if own {
+	isThis := kind == "node" && c.NArg() == 1
+	if isThis || kind == "node" && q.UntilBoot {
 		var answer nodesAnswer
 		if err := ask(c.Context, c.String("socket"), "/v1/nodes", &answer); err != nil {
 			return err
 		}
-		name = answer.Self
+		isThis = isThis || strings.EqualFold(name, answer.Self)
+		name = cmp.Or(name, answer.Self)
 	}
 	switch {
-	case c.NArg() > 2 || c.NArg() < 2 && !own:
+	case c.NArg() > 2 || name == "":
 		return usage("%s needs what and which: %s", c.Command.Name, c.Command.ArgsUsage)
-	case q.UntilBoot && !own:
+	case q.UntilBoot && !isThis:
 		return usage("--until-boot is for this node alone: %s node", c.Command.Name)
 	}
 	target, err := drainTarget(kind, name)

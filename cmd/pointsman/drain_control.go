@@ -110,8 +110,7 @@ func (c *control) change(w http.ResponseWriter, r *http.Request, do func(state.D
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(q)
 	var target state.DrainTarget
 	if err == nil {
-		kind, name, _ := strings.Cut(q.Target, " ")
-		target, err = drainTarget(kind, name)
+		target, err = parseTarget(q.Target)
 	}
 	var answer drainReply
 	if err == nil {
@@ -122,6 +121,12 @@ func (c *control) change(w http.ResponseWriter, r *http.Request, do func(state.D
 		return
 	}
 	reply(w, answer)
+}
+
+// parseTarget reads what state.DrainTarget writes.
+func parseTarget(text string) (state.DrainTarget, error) {
+	kind, name, _ := strings.Cut(text, " ")
+	return drainTarget(kind, name)
 }
 
 // drainTarget reads node NAME, endpoint ADDR[:PORT] or service NS/NAME.
