@@ -186,18 +186,12 @@ func (x *explaining) isLocalOnly() bool {
 // conditionReasons says why an endpoint isn't ready, or is in spite of what was
 // seen.
 func conditionReasons(e, declared *state.Endpoint) []Reason {
-	var out []Reason
-	if c := e.Cause; c != nil {
-		out = append(out, causeReason(c))
-	}
-	if e.Ready {
-		return out
-	}
 	if declared == nil {
 		declared = e
 	}
+	var out []Reason
 	switch {
-	case e.Cause != nil:
+	case e.Ready || declared.Ready && e.Cause != nil:
 	case declared.Terminating && !declared.Serving:
 		out = append(out, Reason{whyNotServing, "is terminating, and not serving, in its manifest"})
 	case declared.Terminating:
@@ -205,7 +199,10 @@ func conditionReasons(e, declared *state.Endpoint) []Reason {
 	default:
 		out = append(out, Reason{whyNotReady, "is not ready in its manifest"})
 	}
-	if e.Serving && e.Terminating {
+	if c := e.Cause; c != nil {
+		out = append(out, causeReason(c))
+	}
+	if !e.Ready && e.Serving && e.Terminating {
 		out = append(out, Reason{whySpare, "serves while no other endpoint is ready"})
 	}
 	return out

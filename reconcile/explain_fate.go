@@ -217,16 +217,16 @@ func (x *explaining) untranslated(v *view) Fate {
 }
 
 // masquerade is the chain masquerading, but for hairpins.
-func (x *explaining) masquerade(v *view, c client) (yes bool, source string) {
+func (x *explaining) masquerade(v *view, c client) (yes bool, why string) {
 	switch {
 	case v.holds("cluster-ips", v.to.String()) && !c.here:
-		return true, "what is sent to a ClusterIP comes from this host, so that replies come back through it"
+		return true, "what is sent to a ClusterIP is, so that answers come back through this host"
 	case v.has("masquerade-all"):
 		return true, "externalTrafficPolicy: Cluster"
 	case c.here:
-		return false, "the client is within --local-cidr: replies come back through this host"
+		return false, "it's within --local-cidr: answers come back through this host"
 	case v.has("masquerade-own") && c.own:
-		return true, "this host's own connections to a VIP or NodePort"
+		return true, "this host's own connections to a VIP or NodePort are"
 	}
 	return false, "externalTrafficPolicy: Local"
 }

@@ -111,9 +111,9 @@ func (x *explaining) connections(endpoints []EndpointFate) *Connections {
 		if e != nil {
 			e.Open, e.Closing = b.Open, b.Closing
 		}
-		note := ""
-		if !t.ByFrontend {
-			note = x.backendNote(b.Address, e)
+		note := x.backendNote(b.Address, e)
+		if t.ByFrontend {
+			note = x.directNote(b.Address)
 		}
 		out.Backends = append(out.Backends, Backend{b.Address, b.Open, b.Closing, note})
 	}
@@ -133,6 +133,14 @@ func (x *explaining) backendNote(a netip.AddrPort, e *EndpointFate) string {
 		return "no endpoint of the Service port" + stays
 	case len(e.For) == 0:
 		return "gets no new ones" + stays
+	}
+	return ""
+}
+
+// directNote says of connections to the endpoint that no frontend led there.
+func (x *explaining) directNote(a netip.AddrPort) string {
+	if a.Addr() == x.q.To.Addr() {
+		return "directly, such as probes"
 	}
 	return ""
 }

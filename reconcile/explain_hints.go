@@ -42,7 +42,7 @@ func (h *hints) otherProtocols() {
 			continue
 		}
 		if c := h.x.claimOf(p); c.service != nil {
-			h.add("%s/%s is served too: %s", h.x.q.To, p, c.service.ObjectName)
+			h.add("%s/%s is served, by Service %s", h.x.q.To, p, c.service.ObjectName)
 		}
 	}
 }
@@ -106,11 +106,11 @@ func (x *explaining) nodePortsText() string {
 	if at == nil {
 		text = x.Input.Node.Name + " has no address that NodePorts of this family answer on"
 	}
-	if x.q.To.Addr().IsLoopback() {
-		text += "; they never do on loopback"
-	}
 	if x.NodePortsWhy != "" {
 		text += " (" + x.NodePortsWhy + ")"
+	}
+	if x.q.To.Addr().IsLoopback() {
+		text += ", and never on loopback"
 	}
 	return text
 }

@@ -56,6 +56,7 @@ func (x *explaining) compare() KernelState {
 	for _, id := range x.concerned() {
 		k.add(x.want.groups[id], x.have.groups[id], x.shared(id))
 	}
+	k.Elements = slices.DeleteFunc(k.Elements, x.isFarRange)
 	return k
 }
 
@@ -75,6 +76,14 @@ func (x *explaining) concerned() []string {
 	}
 	slices.Sort(ids[3:])
 	return slices.Compact(ids)
+}
+
+// isFarRange reports whether an element is a range that holds none of the
+// addresses in question.
+func (x *explaining) isFarRange(element string) bool {
+	set, text, _ := strings.Cut(element, " { ")
+	p, err := netip.ParsePrefix(strings.TrimSuffix(text, " }"))
+	return err == nil && (set == "service-cidrs" || set == "local-cidrs") && !p.Contains(x.q.To.Addr()) && !p.Contains(x.q.From)
 }
 
 // shared reports whether a Service that wasn't planned may need a group.

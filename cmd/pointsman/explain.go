@@ -16,50 +16,36 @@ func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
 		Usage:     "say what becomes of connections to an address on this host, and why",
-		ArgsUsage: "ADDR:PORT[/PROTO]",
-		Description: "Walks the way of a new connection: the Service, its frontend and policy, each endpoint and\n" +
-			"why it's used or isn't (who saw it failing, and what they saw), masquerading, the elements\n" +
-			"as the kernel has them, and the connections that there are. It reports where the kernel\n" +
-			"isn't as it should be. Without --from it tells of clients outside, and what is different for\n" +
-			"this host's own processes. Without a protocol it's TCP, unless only another is served.\n\n" +
-			"The exit code is 0 if a new connection is served and the kernel is as it should be, else 1.",
-		Flags:        append(explainFlags(), stringFlag("from", "", "as the client `ADDR` sees it")),
+		ArgsUsage: "ADDR:PORT[/PROTO] | endpoint ADDR[:PORT]",
+		Description: "Of ADDR:PORT it walks the way of a new connection: the Service, its frontend and policy, each\n" +
+			"endpoint and why it's used or isn't (who saw it failing, and what they saw), masquerading, the\n" +
+			"elements as the kernel has them, and the connections that there are. It reports where the\n" +
+			"kernel isn't as it should be. Without --from it tells of clients outside, and what is different\n" +
+			"for this host's own processes. Without a protocol it's TCP, unless only another is served.\n\n" +
+			"Of an endpoint it tells what it backs, its conditions as declared and as they count, who saw\n" +
+			"what, its drain, and by which frontends it gets connections.\n\n" +
+			"The exit code is 0 if new connections are served (the endpoint gets some) and the kernel is as\n" +
+			"it should be, else 1.",
+		Flags: []cli.Flag{configFlag(), socketFlag(), outputFlag(explainFormats...),
+			stringFlag("from", "", "what holds for the client `ADDR`")},
 		Before:       loadConfig,
 		OnUsageError: usageError,
-		Subcommands:  []*cli.Command{explainEndpointCommand()},
 		Action:       explain,
-	}
-}
-
-func explainFlags() []cli.Flag {
-	return []cli.Flag{configFlag(), socketFlag(), outputFlag(explainFormats...)}
-}
-
-func explainEndpointCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "endpoint",
-		Usage:     "say what an endpoint backs, what is seen of it, and where it is in the kernel",
-		ArgsUsage: "ADDR[:PORT]",
-		Description: "For each Service port that it backs: its conditions as declared and as they count, who saw\n" +
-			"what, its drain, and the frontends by which it gets connections.\n\n" +
-			"The exit code is 0 if it gets connections by some frontend and the kernel is as it should be,\n" +
-			"else 1.",
-		Flags:        explainFlags(),
-		Before:       loadConfig,
-		OnUsageError: usageError,
-		Action:       explainEndpoint,
 	}
 }
 
 var explainFormats = []string{"text", "json", "yaml"}
 
 func explain(c *cli.Context) error {
-	if c.NArg() != 1 {
-		return usage("explain needs one address, such as 10.96.0.80:80 or [fd00:10:96::80]:53/UDP; or: explain endpoint ADDR[:PORT]")
-	}
 	format, err := outputOf(c, explainFormats...)
 	if err != nil {
 		return err
+	}
+	if c.Args().First() == "endpoint" {
+		return explainEndpoint(c, format)
+	}
+	if c.NArg() != 1 {
+		return usage("explain needs one address, such as 10.96.0.80:80 or [fd00:10:96::80]:53/UDP; or: endpoint ADDR[:PORT]")
 	}
 	query, err := explainQuery(c.Args().First(), c.String("from"))
 	if err != nil {
@@ -75,15 +61,14 @@ func explain(c *cli.Context) error {
 	return unless(a.OK)
 }
 
-func explainEndpoint(c *cli.Context) error {
-	if c.NArg() != 1 {
+func explainEndpoint(c *cli.Context, format string) error {
+	switch {
+	case c.NArg() != 2:
 		return usage("explain endpoint needs one address, such as 10.20.0.11 or 10.20.0.11:8080")
+	case c.String("from") != "":
+		return usage("explain endpoint: --from is for frontends")
 	}
-	format, err := outputOf(c, explainFormats...)
-	if err != nil {
-		return err
-	}
-	address, err := endpointArg(c.Args().First())
+	address, err := endpointArg(c.Args().Get(1))
 	if err != nil {
 		return err
 	}

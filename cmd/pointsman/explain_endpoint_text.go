@@ -82,11 +82,7 @@ func (p *walk) backing(b *reconcile.Backing) {
 	}
 	var rows [][]string
 	for _, f := range b.Frontends {
-		use := "not by it"
-		if len(f.For) > 0 {
-			use = "gets connections " + strings.Join(eachText(f.For), ", ")
-		}
-		rows = append(rows, []string{f.Kind, f.Address.String(), use, strings.Join(f.Slots, ", ")})
+		rows = append(rows, []string{f.Kind, f.Address.String(), getsText(f.For)})
 	}
 	p.table("", rows)
 }
@@ -109,12 +105,20 @@ func (p *walk) checked(b *reconcile.Backing) {
 	p.wrapped("", text)
 }
 
-func eachText(kinds []string) []string {
-	out := make([]string, len(kinds))
-	for i, k := range kinds {
-		out[i] = clientText(k)
+// getsText says from whom it gets connections: everybody, if those outside are
+// among them.
+func getsText(clients []string) string {
+	switch {
+	case len(clients) == 0:
+		return "gets none by it"
+	case slices.Contains(clients, "outside"):
+		return "gets connections"
 	}
-	return out
+	texts := make([]string, len(clients))
+	for i, kind := range clients {
+		texts[i] = clientText(kind)
+	}
+	return "gets those " + strings.Join(texts, " and ")
 }
 
 func conditionsText(c reconcile.Conditions) string {

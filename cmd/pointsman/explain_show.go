@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
 	"golang.org/x/sys/unix"
 
@@ -79,17 +78,26 @@ func (p *walk) line(title, format string, args ...any) {
 	fmt.Fprintf(p, "%s%s%s\n", p.in(inBold, title), strings.Repeat(" ", max(1, marginWidth-len(title))), fmt.Sprintf(format, args...))
 }
 
-// table adds rows to a section, aligned. The last column of a row is wrapped.
+// table adds rows to a section, aligned. The last column is wrapped.
 func (p *walk) table(title string, rows [][]string) {
-	var b bytes.Buffer
-	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	var widths []int
 	for _, r := range rows {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
+		for i, text := range r[:len(r)-1] {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], len(text))
+		}
 	}
-	w.Flush()
-	for text := range strings.Lines(b.String()) {
-		p.line(title, "%s", strings.TrimRight(text, " \n"))
-		title = ""
+	for _, r := range rows {
+		head := ""
+		for i, text := range r[:len(r)-1] {
+			head += fmt.Sprintf("%-*s  ", widths[i], text)
+		}
+		for _, text := range wrap(r[len(r)-1], pageWidth-marginWidth-len(head)) {
+			p.line(title, "%s", strings.TrimRight(head+text, " "))
+			title, head = "", strings.Repeat(" ", len(head))
+		}
 	}
 }
 
@@ -114,13 +122,27 @@ const (
 
 // wrapped adds a text to a section, broken at spaces.
 func (p *walk) wrapped(title, text string) {
-	for len(text) > pageWidth-marginWidth {
-		cut := strings.LastIndexByte(text[:pageWidth-marginWidth], ' ')
-		if cut <= 0 {
-			break
-		}
-		p.line(title, "%s", text[:cut])
-		title, text = "", text[cut+1:]
+	for _, line := range wrap(text, pageWidth-marginWidth) {
+		p.line(title, "%s", line)
+		title = ""
 	}
-	p.line(title, "%s", text)
+}
+
+// minWidth is what a text is given however little room there is.
+const minWidth = 30
+
+// wrap breaks a text at spaces, where it has any.
+func wrap(text string, width int) (lines []string) {
+	width = max(width, minWidth)
+	for len(text) > width {
+		cut := strings.LastIndexByte(text[:width+1], ' ')
+		if cut <= 0 {
+			if cut = strings.IndexByte(text, ' '); cut < 0 {
+				break
+			}
+		}
+		lines = append(lines, text[:cut])
+		text = text[cut+1:]
+	}
+	return append(lines, text)
 }

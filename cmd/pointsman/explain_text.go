@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -19,13 +20,18 @@ func concluded(x *reconcile.Explanation) string {
 	}
 	first := &x.Clients[0]
 	text += ": " + fateText(first.Now(), x)
-	switch {
+	if why := first.Now().Why; why != "" {
+		text += ": " + why
+	}
+	switch a := x.Affinity; {
 	case first.Actual != nil && !sameFate(first.Actual, &first.Intent):
-		text += ", and should be " + fateText(&first.Intent, x)
+		text += "; it should be " + fateText(&first.Intent, x)
 	case !x.Kernel.OK():
-		text += ", but the kernel isn't as it should be"
+		text += "; but the kernel isn't as it should be"
 	case x.Kernel.Error != "":
 		text += ", if the kernel is as it should be"
+	case a != nil && a.Endpoint.IsValid():
+		text += "; this client is bound to " + a.Endpoint.String()
 	}
 	return text
 }
@@ -35,9 +41,9 @@ func fateText(f *reconcile.Fate, x *reconcile.Explanation) string {
 	switch f.Verdict {
 	case reconcile.Refused:
 		if x.Protocol == state.TCP {
-			return "refused (TCP reset)"
+			return "refused by a TCP reset"
 		}
-		return "refused (ICMP port unreachable)"
+		return "refused by ICMP port unreachable"
 	case reconcile.Dropped:
 		return "dropped"
 	case reconcile.Passes:
@@ -71,7 +77,7 @@ func (p *walk) explanation(a *explainAnswer) {
 	if a.Affinity != nil {
 		p.wrapped("affinity", affinityText(a.Affinity, a.From))
 	}
-	p.endpoints(a.Endpoints, a.Clients)
+	p.endpoints(a.Explanation)
 	p.kernel(&a.Kernel)
 	p.connections(a.Connections)
 	p.manifests(&a.Manifests)
@@ -94,24 +100,24 @@ func (p *walk) frontend(f *reconcile.Frontend) {
 	}
 }
 
-// clients says what is different for whom, and why.
+// clients says why, and what is different for whom.
 func (p *walk) clients(x *reconcile.Explanation) {
+	first := x.Clients[0].Now()
+	if first.Why != "" && !slices.ContainsFunc(x.Clients, func(c reconcile.ClientFate) bool { return !sameFate(c.Now(), first) }) {
+		return // all is said
+	}
 	title := "clients"
-	for i := range x.Clients {
-		c := &x.Clients[i]
-		f := c.Now()
-		if i > 0 && sameFate(f, x.Clients[i-1].Now()) {
-			continue
+	for i := 0; i < len(x.Clients); {
+		f := x.Clients[i].Now()
+		var names []string
+		for ; i < len(x.Clients) && sameFate(f, x.Clients[i].Now()); i++ {
+			names = append(names, clientText(x.Clients[i].Clients))
 		}
-		names := []string{clientText(c.Clients)}
-		for k := i + 1; k < len(x.Clients) && sameFate(f, x.Clients[k].Now()); k++ {
-			names = append(names, clientText(x.Clients[k].Clients))
+		text := fateText(f, x)
+		if why := cmp.Or(f.Why, f.Source); why != "" {
+			text += " (" + why + ")"
 		}
-		why := f.Why
-		if f.Verdict == reconcile.Served {
-			why = f.Source
-		}
-		p.wrapped(title, fmt.Sprintf("%s: %s: %s", strings.Join(names, " and "), fateText(f, x), why))
+		p.wrapped(title, strings.Join(names, " and ")+": "+text)
 		title = ""
 		for _, h := range f.Hairpins {
 			p.wrapped("", fmt.Sprintf("%s is that client itself: it sees an address of this host, so that its answers come back", h))
@@ -161,14 +167,18 @@ func shortTime(d time.Duration) string {
 
 // endpoints shows each with why it's used or isn't: those that aren't first,
 // since who asks wants to know of them.
-func (p *walk) endpoints(all []reconcile.EndpointFate, clients []reconcile.ClientFate) {
+func (p *walk) endpoints(x *reconcile.Explanation) {
+	all := x.Endpoints
 	sorted := slices.SortedStableFunc(slices.Values(all), func(a, b reconcile.EndpointFate) int { return len(a.For) - len(b.For) })
 	var rows [][]string
 	for i := range sorted[:min(len(sorted), maxEndpoints)] {
 		e := &sorted[i]
-		rows = append(rows, []string{e.Address.String(), orDash(e.Node), useText(e, len(clients)), endpointWhy(e)})
+		rows = append(rows, []string{e.Address.String(), orDash(e.Node), useText(e, len(x.Clients)), endpointWhy(e)})
 	}
 	p.table("endpoints", rows)
+	if len(sorted) == 0 && x.Frontend != nil {
+		p.line("endpoints", "none of this family")
+	}
 	if n := len(sorted) - maxEndpoints; n > 0 {
 		p.line("", "... and %d more (-o json has all)", n)
 	}
