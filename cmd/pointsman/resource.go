@@ -22,6 +22,9 @@ type resource[A, R any] struct {
 	columns []column[R]
 	below   func(*A) []string // lines that follow the table
 
+	// news: an answer has only what is new after the one before.
+	news bool
+
 	// objects: as JSON and YAML they are Kubernetes objects.
 	objects bool
 }

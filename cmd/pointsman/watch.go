@@ -95,6 +95,9 @@ func (r resource[A, R]) watch(ctx context.Context, v view) error {
 		case !fresh:
 			continue
 		}
+		if r.news {
+			clear(rows)
+		}
 		items, err := r.items(a, columns)
 		if err == nil {
 			err = show(rows.update(items))
