@@ -69,6 +69,9 @@ func removeState(dir string) error {
 			return fmt.Errorf("state directory: %w", err)
 		}
 	}
+	if err := os.RemoveAll(filepath.Join(dir, maintenanceDir)); err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return fmt.Errorf("state directory: %w", err)
 	}

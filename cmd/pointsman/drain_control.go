@@ -21,6 +21,17 @@ type drainAnswer struct {
 	By     string    `json:"by"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
+
+	GraceEnds time.Time `json:"graceEnds"`      // UDP flows are sent elsewhere
+	File      bool      `json:"file,omitempty"` // of By's, which makes it last as long as it's there
+}
+
+// setBy says who wants it.
+func (d *drainAnswer) setBy() string {
+	if d.File {
+		return "file on " + d.By
+	}
+	return d.By
 }
 
 type drainsAnswer struct {
@@ -30,7 +41,7 @@ type drainsAnswer struct {
 func (c *control) drains(wanted) answer {
 	a := drainsAnswer{Drains: []drainAnswer{}}
 	for _, d := range c.fleet.Health().Drains {
-		a.Drains = append(a.Drains, drainAnswer{d.Target.String(), d.Reason, d.By, d.Since, d.Until})
+		a.Drains = append(a.Drains, drainAnswer{d.Target.String(), d.Reason, d.By, d.Since, d.Until, d.GraceEnds(), d.File})
 	}
 	slices.SortFunc(a.Drains, func(a, b drainAnswer) int { return cmp.Compare(a.Target, b.Target) })
 	return answerOf(a)
@@ -62,9 +73,12 @@ func (c *control) drain(w http.ResponseWriter, r *http.Request) {
 
 func (c *control) undrain(w http.ResponseWriter, r *http.Request) {
 	c.change(w, r, func(target state.DrainTarget, _ *drainRequest) (string, error) {
-		note := ""
-		if c.fleet.Health().Drains[target] == nil {
+		note, d := "", c.fleet.Status().View.Drains[target]
+		if d == nil {
 			note = target.String() + " isn't drained"
+		}
+		if err := c.blames(d); err != nil {
+			return "", err
 		}
 		return note, c.fleet.Undrain(target)
 	})

@@ -117,6 +117,9 @@ func whyText(c *state.Cause) string {
 		return "not probed yet, and others are up"
 	case state.Drained:
 		text := fmt.Sprintf("drained by %s until %s", c.Drain.By, timeText(c.Drain.Until))
+		if c.Drain.File {
+			text = fmt.Sprintf("drained by a file on %s", c.Drain.By)
+		}
 		if c.Drain.Reason != "" {
 			text += ": " + c.Drain.Reason
 		}

@@ -93,7 +93,7 @@ func getDrainsCommand() *cli.Command {
 		key:  func(d *drainAnswer) string { return d.Target },
 		columns: []column[drainAnswer]{
 			{head: "TARGET", text: func(d *drainAnswer) string { return d.Target }},
-			{head: "BY", text: func(d *drainAnswer) string { return d.By }},
+			{head: "BY", text: (*drainAnswer).setBy},
 			{head: "SINCE", text: func(d *drainAnswer) string { return timeText(d.Since) }},
 			{head: "UNTIL", text: func(d *drainAnswer) string { return timeText(d.Until) }},
 			{head: "REASON", text: func(d *drainAnswer) string { return d.Reason }},

@@ -47,6 +47,7 @@ const (
 	KeyringChanged Reason = "KeyringChanged"
 	DrainSet       Reason = "DrainSet"
 	DrainEnded     Reason = "DrainEnded"
+	DrainFileWrong Reason = "DrainFileWrong"
 
 	Started      Reason = "Started"
 	Stopped      Reason = "Stopped"
@@ -96,6 +97,7 @@ func Reasons() []Meaning {
 		{KeyringChanged, "the keyring was read anew"},
 		{DrainSet, "somebody drains a node, an endpoint or a Service"},
 		{DrainEnded, "a drain has ended, or was taken back"},
+		{DrainFileWrong, "a file in the state directory's `maintenance` names no endpoint, or the directory can't be read: the drains of its files stay"},
 		{Started, "the agent started"},
 		{Stopped, "the agent stopped, and left the rules in place"},
 		{ListenFailed, "an address of the agent can't be listened on, which is tried again"},

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pointsman/gossip"
+	"pointsman/reconcile"
+	"pointsman/state"
+)
+
+// drainMap is a fleet of one host, which has only drains.
+type drainMap struct {
+	drains map[state.DrainTarget]*state.Drain
+	writes int
+	fails  error
+}
+
+func (m *drainMap) Status() *gossip.Status {
+	return &gossip.Status{View: &gossip.View{Drains: maps.Clone(m.drains)}}
+}
+
+func (m *drainMap) Drain(d state.Drain) error {
+	m.writes++
+	d.By = "n1"
+	m.drains[d.Target] = &d
+	return m.fails
+}
+
+func (m *drainMap) Undrain(t state.DrainTarget) error {
+	m.writes++
+	delete(m.drains, t)
+	return nil
+}
+
+// shown lists what is drained.
+func (m *drainMap) shown() string {
+	var all []string
+	for t, d := range m.drains {
+		all = append(all, strings.TrimSpace(strings.TrimPrefix(t.String(), "endpoint ")+" "+d.Reason))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func newMaintenance(t *testing.T) (*maintenance, *drainMap) {
+	fleet := &drainMap{drains: map[state.DrainTarget]*state.Drain{}}
+	return &maintenance{dir: filepath.Join(t.TempDir(), maintenanceDir), node: "n1", fleet: fleet, health: &reconcile.Health{},
+		log: slog.New(slog.NewTextHandler(io.Discard, nil))}, fleet
+}
+
+// TestMaintenanceFiles: which files drain what, what is wrong with others, and
+// that nothing is written while nothing changes.
+func TestMaintenanceFiles(t *testing.T) {
+	m, fleet := newMaintenance(t)
+	now := time.Now()
+	look := func(what, drained, wrong string) {
+		t.Helper()
+		for range 2 {
+			m.look(now)
+			writes := fleet.writes
+			m.look(now)
+			degraded := strings.Join(m.health.Status(now).Degraded[1:], "; ")
+			if got := fleet.shown(); got != drained || !strings.Contains(degraded, wrong) || (wrong == "") != (degraded == "") || fleet.writes != writes {
+				t.Errorf("%s: drained %q, want %q; wrong %q, want %q; %d more writes", what, got, drained, degraded, wrong, fleet.writes-writes)
+			}
+		}
+	}
+	write := func(name, content string) { replace(t, filepath.Join(m.dir, name), content) }
+	look("the directory is made", "", "")
+	if info := must[os.FileInfo](t)(os.Stat(m.dir)); info.Mode().Perm() != 0o755 {
+		t.Error(info.Mode())
+	}
+	write("10.20.0.11", "")
+	write("10.20.0.12:8080", "  disk\x1b[2J\tis \xffbroken \nand more\n")
+	write("[2001:db8::1]:8080", "x")
+	write("2001:DB8::2", strings.Repeat("é", 150))
+	write(".10.20.0.13", "")
+	write("10.20.0.13~", "")
+	write("#10.20.0.13#", "")
+	write("10.20.0.13.swp", "")
+	all := "10.20.0.11, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 " + strings.Repeat("é", 100) + ", [2001:db8::1]:8080 x"
+	look("four", all, "")
+	for _, name := range []string{"web", "10.20.0.13:0", "10.20.0.13:99999", "10.20.0.256", "fe80::1%eth0", "10.20.0.0"} {
+		write(name, "")
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(m.dir, "10.20.0.14"), 0o755), syscall.Mkfifo(filepath.Join(m.dir, "10.20.0.15"), 0o644),
+		os.Symlink("nowhere", filepath.Join(m.dir, "10.20.0.16"))); err != nil {
+		t.Fatal(err)
+	}
+	look("others", "10.20.0.0, "+all, `"10.20.0.13:0": not the name of an endpoint: want ADDRESS or ADDRESS:PORT, "10.20.0.13:99999": not the name`)
+	for _, name := range []string{"web", "10.20.0.13:0", "10.20.0.13:99999", "10.20.0.256", "fe80::1%eth0", "10.20.0.0"} {
+		os.Remove(filepath.Join(m.dir, name))
+	}
+	look("no files", all, `"10.20.0.14": not a file, "10.20.0.15": not a file`)
+	write("2001:db8::2", "as well")
+	write("10.20.0.11", "fans")
+	if err := os.RemoveAll(filepath.Join(m.dir, "10.20.0.14")); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(m.dir, "10.20.0.15"))
+	os.Remove(filepath.Join(m.dir, "2001:DB8::2"))
+	look("a reason comes, a name changes", "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x", "")
+	for i := range maxMaintenance {
+		write("x"+strconv.Itoa(i), "")
+	}
+	look("too many", "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x", "the drains of its files stay: ")
+	if err := errors.Join(os.RemoveAll(m.dir), os.WriteFile(m.dir, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	look("not a directory", "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x", "not a directory")
+	os.Remove(m.dir)
+	look("gone, with all files", "", "")
+	write("10.20.0.11", "")
+	fleet.fails = errors.New("too many drains")
+	m.look(now)
+	if d := m.health.Status(now).Degraded; !strings.Contains(strings.Join(d, ""), "too many drains") {
+		t.Error(d)
+	}
+}
+
+// TestMaintenanceChanges: whose drain is whose.
+func TestMaintenanceChanges(t *testing.T) {
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	target := state.DrainTarget{Endpoint: addrPort("10.20.0.11:8080")}
+	file := &maintenanceFile{reason: "disk"}
+	drain := func(by string, isFile bool, left time.Duration) *state.Drain {
+		return &state.Drain{Target: target, By: by, File: isFile, Reason: "disk", Since: now.Add(-time.Hour), Until: now.Add(left), Grace: time.Second}
+	}
+	for name, tt := range map[string]struct {
+		file       *maintenanceFile
+		drain      *state.Drain
+		set, ended bool
+	}{
+		"a file":                               {file: file, set: true},
+		"its drain":                            {file: file, drain: drain("n1", true, fileDrain)},
+		"is made to last longer":               {file: file, drain: drain("n1", true, fileRenews), set: true},
+		"gets another reason":                  {file: &maintenanceFile{reason: "fans"}, drain: drain("n1", true, fileDrain), set: true},
+		"ends with the file":                   {drain: drain("n1", true, time.Hour), ended: true},
+		"another node's file":                  {drain: drain("n2", true, time.Hour)},
+		"two nodes' files":                     {file: file, drain: drain("n2", true, time.Hour)},
+		"a command's drain":                    {drain: drain("n1", false, time.Hour)},
+		"a command's drain and a file":         {file: file, drain: drain("n1", false, time.Hour)},
+		"a command's drain that will have end": {file: file, drain: drain("n2", false, fileTakesOver), set: true},
+	} {
+		files, drains := map[state.DrainTarget]*maintenanceFile{}, map[state.DrainTarget]*state.Drain{}
+		if tt.file != nil {
+			files[target] = tt.file
+		}
+		if tt.drain != nil {
+			drains[target] = tt.drain
+		}
+		set, ended := maintenanceChanges(files, drains, "n1", now)
+		if (len(set) == 1) != tt.set || (len(ended) == 1) != tt.ended {
+			t.Errorf("%s: set %v, ended %v", name, set, ended)
+			continue
+		}
+		if tt.set && (!set[0].File || set[0].Reason != tt.file.reason || !set[0].Until.Equal(now.Add(fileDrain))) {
+			t.Errorf("%s: %+v", name, set[0])
+		}
+		if tt.set && tt.drain != nil && (!set[0].Since.Equal(tt.drain.Since) || set[0].Grace != time.Second) {
+			t.Errorf("%s: the grace begins anew: %+v", name, set[0])
+		}
+	}
+}
+
+// BenchmarkMaintenance is what a look at a hundred files costs: there's one a
+// second.
+func BenchmarkMaintenance(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 100 {
+		if err := os.WriteFile(filepath.Join(dir, "10.20.0."+strconv.Itoa(i)), []byte("disk\n"), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	m := &maintenance{dir: dir, node: "n1", fleet: &drainMap{drains: map[state.DrainTarget]*state.Drain{}}, health: &reconcile.Health{}, log: slog.New(slog.DiscardHandler)}
+	for b.Loop() {
+		m.look(time.Now())
+	}
+}
+
+// FuzzMaintenanceName: a file's name is an endpoint's, or refused.
+func FuzzMaintenanceName(f *testing.F) {
+	for _, name := range []string{"10.20.0.11", "10.20.0.11:80", "[2001:db8::1]:80", "::1", "fe80::1%\x1b", "::ffff:10.0.0.1"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		target, err := maintenanceTarget(name)
+		if err != nil {
+			return
+		}
+		if again, err := parseTarget(target.String()); err != nil || again != target {
+			t.Errorf("%q: %v, %v, %v", name, target, again, err)
+		}
+	})
+}
