@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"time"
+
 	"pointsman/reconcile/host"
 	"pointsman/state/event"
 )
@@ -14,7 +16,9 @@ func (l *Loop) detectDrift() {
 	for _, t := range l.tables {
 		if touched := verdict.Of(t.in); touched != 0 {
 			t.kernel.Forget(touched == host.Program)
-			l.drifted, l.pending = true, true
+			l.drifted = true
+			l.ask()
+			l.waiting.note(Repair, time.Now())
 		}
 	}
 	for _, c := range verdict {
@@ -41,7 +45,7 @@ func (l *Loop) compareGeneration() {
 
 // forget makes the next sync read everything back.
 func (l *Loop) forget(program bool) {
-	l.pending = true
+	l.ask()
 	for _, t := range l.tables {
 		t.kernel.Forget(program)
 	}

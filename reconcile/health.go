@@ -19,6 +19,14 @@ type Health struct {
 	failure  string
 	drained  bool
 	degraded map[string]string
+	loop     *pulse // nil before there is one
+}
+
+// watch has the health follow a loop.
+func (h *Health) watch(loop *pulse) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loop = loop
 }
 
 // Programmed notes that the kernel was right at a time.
@@ -75,10 +83,10 @@ func (h *Health) Degraded(what, why string) {
 	h.degraded[what] = why
 }
 
-// HealthStatus is the body of /healthz.
+// HealthStatus is the body of /healthz and /livez.
 type HealthStatus struct {
-	Healthy     bool      `json:"healthy"` // the kernel is as it should be
-	LastUpdated time.Time `json:"lastUpdated,omitzero"`
+	Healthy     bool      `json:"healthy"`              // the kernel is as it should be
+	LastUpdated time.Time `json:"lastUpdated,omitzero"` // when that was last made sure of
 	CurrentTime time.Time `json:"currentTime"`
 	Drained     bool      `json:"drained,omitempty"`  // an operator, or a shutdown, drains this host
 	Degraded    []string  `json:"degraded,omitempty"` // each with its reason
@@ -88,7 +96,9 @@ type HealthStatus struct {
 func (h *Health) Status(now time.Time) HealthStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := HealthStatus{Healthy: h.failure == "" && !h.updated.IsZero(), LastUpdated: h.updated, CurrentTime: now, Drained: h.drained}
+	s := h.live(now)
+	s.Drained = h.drained
+	s.Healthy = s.Healthy && h.failure == "" && !h.updated.IsZero()
 	switch {
 	case h.failure != "":
 		s.Degraded = append(s.Degraded, h.failure)
@@ -101,13 +111,52 @@ func (h *Health) Status(now time.Time) HealthStatus {
 	return s
 }
 
-// ServeHTTP answers /healthz: 200 while the kernel is as it should be and this
-// host isn't drained, else 503, with a HealthStatus.
-func (h *Health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	s := h.Status(time.Now())
+// Live gives what is left of the health at a time for those who decide whether to
+// restart the agent: it's healthy unless the loop is stuck. No restart helps
+// where nft fails, where there's nothing to serve, or on a drained host.
+func (h *Health) Live(now time.Time) HealthStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live(now)
+}
+
+func (h *Health) live(now time.Time) HealthStatus {
+	s := HealthStatus{Healthy: true, LastUpdated: h.updated, CurrentTime: now}
+	if why := h.loop.stuck(now); why != "" {
+		s.Healthy, s.Degraded = false, []string{why}
+	}
+	return s
+}
+
+// Ready answers /healthz: 200 while the kernel is as it should be and this host
+// isn't drained, else 503, with a HealthStatus.
+func (h *Health) Ready() http.Handler {
+	return answering(func(now time.Time) (HealthStatus, bool) {
+		s := h.Status(now)
+		return s, s.Healthy && !s.Drained
+	})
+}
+
+// Alive answers /livez: 200 unless the loop is stuck, else 503, with what Live
+// gives.
+func (h *Health) Alive() http.Handler {
+	return answering(func(now time.Time) (HealthStatus, bool) {
+		s := h.Live(now)
+		return s, s.Healthy
+	})
+}
+
+func answering(ask func(now time.Time) (s HealthStatus, well bool)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s, well := ask(time.Now())
+		answer(w, s, well)
+	})
+}
+
+func answer(w http.ResponseWriter, s HealthStatus, well bool) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if !s.Healthy || s.Drained {
+	if !well {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	// An error here means that the client has gone.

@@ -25,7 +25,7 @@ func TestHealth(t *testing.T) {
 				t.Errorf("status: %+v", s)
 			}
 			rec := httptest.NewRecorder()
-			h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+			h.Ready().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/healthz", nil))
 			if want := map[bool]int{true: http.StatusOK, false: http.StatusServiceUnavailable}[healthy]; rec.Code != want {
 				t.Errorf("answers %d", rec.Code)
 			}
@@ -50,6 +50,40 @@ func TestHealth(t *testing.T) {
 		h.Degraded("manifests", "")
 		h.Programmed(time.Now())
 		check(true, time.Now())
+	})
+}
+
+// TestHealthStuck: a loop that doesn't come back is the one thing that /livez
+// complains of, and /healthz does, too.
+func TestHealthStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h Health
+		var loop pulse
+		h.watch(&loop)
+		check := func(when string, ready, alive int, degraded string) {
+			t.Helper()
+			for want, handler := range map[*int]http.Handler{&ready: h.Ready(), &alive: h.Alive()} {
+				rec := httptest.NewRecorder()
+				handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+				if rec.Code != *want || *want != http.StatusOK && !strings.Contains(rec.Body.String(), degraded) {
+					t.Errorf("%s: %d %s", when, rec.Code, rec.Body)
+				}
+			}
+		}
+		check("at the start", 503, 200, "not programmed yet")
+		loop.expect(time.Minute)
+		h.Programmed(time.Now())
+		check("programmed", 200, 200, "")
+		h.Drained(true)
+		check("drained", 503, 200, `"drained":true`)
+		h.Drained(false)
+		h.Failed("nftables: no")
+		check("nft fails", 503, 200, "nftables: no")
+		h.Programmed(time.Now())
+		time.Sleep(time.Minute)
+		check("stuck", 503, 503, "the reconcile loop is stuck: it should have come back by 2000-01-01T00:01:00Z")
+		loop.expect(time.Minute)
+		check("going on", 200, 200, "")
 	})
 }
 

@@ -57,6 +57,18 @@ func healthCheck(s *state.Service, node string) HealthCheck {
 	return check
 }
 
+// worsened gives, for each check that is answered now, the worse of it and what
+// is to come, each family by itself; one that goes has no endpoints any more.
+// A port that moves to another Service speaks for the former until it has moved.
+func worsened(now, next map[uint16]HealthCheck) map[uint16]HealthCheck {
+	worse := make(map[uint16]HealthCheck, len(now))
+	for port, c := range now {
+		c.IPv4, c.IPv6 = min(c.IPv4, next[port].IPv4), min(c.IPv6, next[port].IPv6)
+		worse[port] = c
+	}
+	return worse
+}
+
 // healthBody is the body of an answer, as kube-proxy has it.
 type healthBody struct {
 	Service struct {

@@ -52,6 +52,25 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
+func TestWorsened(t *testing.T) {
+	web, api := state.ObjectName{Name: "web"}, state.ObjectName{Name: "api"}
+	check := func(s state.ObjectName, v4, v6 int) map[uint16]HealthCheck {
+		return map[uint16]HealthCheck{30900: {s, v4, v6}}
+	}
+	for name, c := range map[string]struct{ now, next, want map[uint16]HealthCheck }{
+		"the last endpoint goes":      {check(web, 1, 1), check(web, 0, 1), check(web, 0, 1)},
+		"one comes":                   {check(web, 0, 1), check(web, 1, 1), check(web, 0, 1)},
+		"one comes, and another goes": {check(web, 0, 2), check(web, 3, 1), check(web, 0, 1)},
+		"the check goes":              {check(web, 2, 2), nil, check(web, 0, 0)},
+		"a check comes":               {nil, check(web, 2, 2), map[uint16]HealthCheck{}},
+		"the port moves":              {check(web, 2, 1), check(api, 1, 2), check(web, 1, 1)},
+	} {
+		if got := worsened(c.now, c.next); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
 func TestHealthChecksWithoutANodeName(t *testing.T) {
 	got := healthChecks([]*state.Service{checked("web", 30900, []state.Endpoint{ready("10.0.0.1:80", "")})}, "")
 	if got[30900].IPv4 != 0 {

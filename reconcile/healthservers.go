@@ -67,6 +67,19 @@ func (s *HealthServers) Set(checks map[uint16]HealthCheck, addrs []netip.Addr) {
 	s.reconcile()
 }
 
+// Worsen makes the answers as bad as they are going to be, and no better. It is
+// to be called before the kernel is programmed: a balancer takes a while until it
+// sends clients elsewhere, and none of them should come when it's too late.
+func (s *HealthServers) Worsen(checks map[uint16]HealthCheck) {
+	if s == nil {
+		return
+	}
+	if now := s.checks.Load(); now != nil {
+		worse := worsened(*now, checks)
+		s.checks.Store(&worse)
+	}
+}
+
 // Run tries again what could not be had, until ctx ends; then no server is
 // left: balancers shall not send clients to a host that nobody looks after.
 func (s *HealthServers) Run(ctx context.Context) error {

@@ -10,12 +10,15 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"pointsman/reconcile/nft"
 	"pointsman/state"
 )
 
@@ -274,6 +277,45 @@ func TestHealthServersRepairLoss(t *testing.T) {
 	}
 }
 
+// TestHealthServersHearFirst: a balancer hears of what gets worse before the
+// kernel does, and of what gets better after it.
+func TestHealthServersHearFirst(t *testing.T) {
+	ownAddress(t, "192.0.2.11")
+	dir := stubNFT(t)
+	b := newLoop(t, func(c *Config) { c.HealthChecks = NewHealthServers(c.Log, c.Health) })
+	t.Cleanup(b.loop.HealthChecks.end)
+	fail := filepath.Join(dir, "fail")
+	input := func(endpoints ...string) *Input {
+		in := loopInput(2, 3)
+		s := local("web", 30900, endpoints...)
+		s.Ports[0].Frontends = nodePorts(30080)
+		in.Services = append(in.Services, s)
+		in.NodePortAddresses = addrs("192.0.2.11")
+		return in
+	}
+	b.loop.NodePortCIDRs = prefixes("192.0.2.11/32")
+	b.desires.set(input("10.0.0.1:80", "10.0.0.2:80"))
+	b.start()
+	b.programmed(input("10.0.0.1:80", "10.0.0.2:80"))
+	eventually(t, "the check", func() bool { _, weight, _ := ask("192.0.2.11:30900"); return weight == "2" })
+
+	write(t, fail, "1000")
+	b.desires.set(input("10.0.0.1:80"))
+	eventually(t, "the worse answer", func() bool { _, weight, _ := ask("192.0.2.11:30900"); return weight == "1" })
+	if got, want := kernelLines(t, nft.IPv4), Canonical(NewPlanner(nft.IPv4).Plan(input("10.0.0.1:80", "10.0.0.2:80"), nil).Groups); !slices.Equal(got, want) {
+		t.Error("the kernel heard of it first")
+	}
+	b.desires.set(input("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"))
+	failures := b.counter(failuresCounter)
+	eventually(t, "two failures", func() bool { return b.counter(failuresCounter) > failures+1 })
+	if _, weight, err := ask("192.0.2.11:30900"); weight != "1" {
+		t.Errorf("the weight is %q before the kernel is programmed (%v)", weight, err)
+	}
+	write(t, fail, "0")
+	eventually(t, "the better answer", func() bool { code, weight, _ := ask("192.0.2.11:30900"); return code == 200 && weight == "3" })
+	b.programmed(input("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"))
+}
+
 // TestHealthServersEnd: Set after the end opens nothing, and no servers at all
 // can be set.
 func TestHealthServersEnd(t *testing.T) {
@@ -287,4 +329,5 @@ func TestHealthServersEnd(t *testing.T) {
 	s.setTo(addrs, local("web", 30900, "10.0.0.1:80"))
 	requireRefused(t, "192.0.2.11:30900")
 	(*HealthServers)(nil).Set(nil, nil)
+	(*HealthServers)(nil).Worsen(nil)
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -49,6 +48,9 @@ type Config struct {
 	Metrics *Metrics
 	Health  *Health
 
+	// Triggers say since when what is desired waits; nil measures nothing of it.
+	Triggers *Triggers
+
 	// HealthChecks answer on healthCheckNodePorts; nil answers nowhere.
 	HealthChecks *HealthServers
 
@@ -81,6 +83,9 @@ type Loop struct {
 	refused   string    // the ranges that are not in force, and why
 	nodePorts string    // where NodePorts answer, and why there
 
+	waiting waiting // for the next sync that succeeds
+	sent    bool    // something, in the syncs since the last that succeeded
+
 	// latest is what the last sync began with, for those who explain it.
 	latest atomic.Pointer[Input]
 
@@ -101,7 +106,8 @@ type table struct {
 // NewLoop opens the tables of the families that the kernel has, and
 // subscribes to what happens to them. It changes nothing.
 func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
-	l := &Loop{Config: cfg, desires: desires, addrs: addrs, pending: true, timeout: 2 * time.Minute}
+	l := &Loop{Config: cfg, desires: desires, addrs: addrs, pending: true, timeout: 2 * time.Minute, waiting: waiting{}}
+	l.Health.watch(&l.alive)
 	var names []host.Table
 	for _, f := range families() {
 		k, err := nft.Open(f, schema, host.Generation)
@@ -163,9 +169,11 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-beat.C:
 			continue
 		case <-l.desires.Changed():
-			l.pending, l.notBefore = true, time.Time{}
+			l.ask()
+			l.notBefore = time.Time{}
 		case <-l.addrs.C():
-			l.pending = true
+			l.ask()
+			l.waiting.note(HostAddresses, time.Now())
 		case <-l.journal.C(): // other tables' transactions, too: see step
 		case <-again.C:
 		case <-resync.C:
@@ -177,6 +185,12 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
+// ask has the next step sync.
+func (l *Loop) ask() {
+	l.pending = true
+	l.Metrics.queued.SetToCurrentTime()
+}
+
 // never is a timer's setting that is never reached.
 const never = 1 << 62
 
@@ -184,6 +198,7 @@ const never = 1 << 62
 // happens before.
 func (l *Loop) step(ctx context.Context) time.Duration {
 	l.detectDrift()
+	l.waiting.join(l.Triggers.take()) // before Latest: see Note
 	desired := l.desires.Latest()
 	if !l.pending || desired == nil {
 		return never
@@ -210,6 +225,10 @@ func (l *Loop) succeeded(took time.Duration) {
 		l.failures = 0
 	}
 	l.Health.Programmed(time.Now())
+	if l.sent { // else there was nothing to program
+		l.Metrics.programmed(time.Now(), l.waiting)
+	}
+	l.waiting, l.sent = waiting{}, false
 }
 
 // repairGap is the shortest time between two repairs.
@@ -218,7 +237,6 @@ const repairGap = 250 * time.Millisecond
 // failed counts and logs a failed sync, and gives the time to the next try.
 func (l *Loop) failed(err error) time.Duration {
 	l.failures++
-	l.Metrics.failures.Inc()
 	wait := backoff(l.failures)
 	l.notBefore = time.Now().Add(wait)
 	l.Log.Error("the kernel could not be programmed", "reason", event.ProgrammingFailed, "error", oneLine(err), "failures", l.failures, "retry", wait)
@@ -235,10 +253,14 @@ func backoff(n int) time.Duration {
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // sync makes the kernel equal to what is desired, one family after the other.
-// A family that fails doesn't hold back the other.
+// A family that fails doesn't hold back the other. Health checks hear of what gets
+// worse before the kernel does, and of what gets better after it: a balancer
+// that is told too early sends clients to nobody.
 func (l *Loop) sync(ctx context.Context, desired *Desired) error {
 	in := l.input(desired)
 	l.latest.Store(in)
+	checks := healthChecks(in.Services, in.Node.Name)
+	l.HealthChecks.Worsen(checks)
 	var first error
 	for _, t := range l.tables {
 		if err := l.syncTable(ctx, t, in); err != nil && first == nil {
@@ -246,7 +268,7 @@ func (l *Loop) sync(ctx context.Context, desired *Desired) error {
 		}
 	}
 	if first == nil {
-		l.HealthChecks.Set(healthChecks(in.Services, in.Node.Name), in.NodePortAddresses)
+		l.HealthChecks.Set(checks, in.NodePortAddresses)
 	}
 	return first
 }
@@ -255,9 +277,23 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	l.alive.expect(l.timeout + readBackTime)
-	began := time.Now()
-	if err := t.kernel.Load(ctx); err != nil {
+	began, full := time.Now(), !t.kernel.Known()
+	stats, err := l.program(ctx, t, in)
+	took := time.Since(began)
+	l.Metrics.synced(t.kernel.Family(), outcome{full, stats, took, err})
+	l.sent = l.sent || stats.Transactions > 0
+	if err != nil || stats.Transactions == 0 {
 		return err
+	}
+	l.Log.Info("programmed", "family", t.kernel.Family(), "elements", stats.Elements, "transactions", stats.Transactions,
+		"rewritten", stats.Rewritten, "repair", l.drifted, "took", took.Round(100*time.Microsecond))
+	return nil
+}
+
+// program makes a family's table what the input means.
+func (l *Loop) program(ctx context.Context, t *table, in *Input) (nft.Stats, error) {
+	if err := t.kernel.Load(ctx); err != nil {
+		return nft.Stats{}, err
 	}
 	want := t.planner.Next(in, t.kernel)
 	ended := l.Conntrack.Syncing(in, want.Family, t.kernel.Going(want))
@@ -266,56 +302,5 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 	for _, s := range t.kernel.Spans() {
 		l.ledger.Wrote(s.Before, s.After)
 	}
-	if err != nil || stats.Transactions == 0 {
-		return err
-	}
-	took := time.Since(began)
-	l.Metrics.synced(t.kernel.Family(), stats, took)
-	l.Log.Info("programmed", "family", t.kernel.Family(), "elements", stats.Elements, "transactions", stats.Transactions,
-		"rewritten", stats.Rewritten, "repair", l.drifted, "took", took.Round(100*time.Microsecond))
-	return nil
-}
-
-// input adds what this host says of itself to what is desired.
-func (l *Loop) input(d *Desired) *Input {
-	addrs := l.addrs.Latest()
-	in := &Input{
-		Services: d.Services, Node: Node{Name: l.NodeName, Zone: d.Zone}, Uncounted: l.Uncounted,
-	}
-	var why []string
-	for i, s := range []host.Stack{addrs.V4, addrs.V6} {
-		for _, a := range s.Addresses {
-			in.Addresses = append(in.Addresses, a.Addr)
-		}
-		chosen, reason := host.NodePortAddresses(s, d.InternalIPs, l.NodePortCIDRs)
-		in.NodePortAddresses = append(in.NodePortAddresses, chosen...)
-		why = append(why, [...]string{"IPv4: ", "IPv6: "}[i]+reason)
-	}
-	slices.SortFunc(in.Addresses, netip.Addr.Compare)
-	l.report(&l.nodePorts, fmt.Sprintf("%v (%s)", in.NodePortAddresses, strings.Join(why, "; ")), func(text string) {
-		l.Log.Info("NodePorts answer here", "reason", event.NodePortAddresses, "addresses", text)
-	})
-	l.safeRanges(in, addrs, d)
-	return in
-}
-
-// safeRanges leaves out of the input the ranges that would lock somebody out.
-func (l *Loop) safeRanges(in *Input, addrs host.Addrs, d *Desired) {
-	var service, local []string
-	in.ServiceCIDRs, service = SafeServiceCIDRs(l.ServiceCIDRs, addrs, d)
-	in.LocalCIDRs, local = SafeLocalCIDRs(l.LocalCIDRs, addrs, l.NodeName, d)
-	text := strings.Join(append(service, local...), "; ")
-	l.Health.Degraded("ranges", text)
-	l.report(&l.refused, text, func(text string) {
-		l.Log.Error("a range is not in force: it would lock somebody out", "reason", event.RangeRefused, "why", text)
-	})
-}
-
-// report calls say when a text is another one than the last time, and not
-// empty.
-func (l *Loop) report(last *string, text string, say func(string)) {
-	if *last != text && text != "" {
-		say(text)
-	}
-	*last = text
+	return stats, err
 }

@@ -21,9 +21,17 @@ func (p *pulse) expect(within time.Duration) {
 	p.due.Store(&due)
 }
 
-func (p *pulse) beats(now time.Time) bool {
-	due := p.due.Load()
-	return due == nil || now.Before(*due)
+func (p *pulse) beats(now time.Time) bool { return p.stuck(now) == "" }
+
+// stuck says why a loop doesn't beat, "" if it does. No loop at all isn't stuck.
+func (p *pulse) stuck(now time.Time) string {
+	if p == nil {
+		return ""
+	}
+	if due := p.due.Load(); due != nil && !now.Before(*due) {
+		return "the reconcile loop is stuck: it should have come back by " + due.UTC().Format(time.RFC3339)
+	}
+	return ""
 }
 
 // Alive reports whether the loop does what it said it would, within the time it

@@ -46,7 +46,8 @@ func TestLoopStuck(t *testing.T) {
 	b.start()
 	t.Cleanup(func() { close(d.release) })
 	<-d.asked
-	if !b.loop.Alive(time.Now()) || b.loop.Alive(time.Now().Add(3*beatPeriod)) {
+	later := time.Now().Add(3 * beatPeriod)
+	if !b.loop.Alive(time.Now()) || b.loop.Alive(later) || b.loop.Health.Live(later).Healthy || b.loop.Health.Status(later).Healthy {
 		t.Error("the loop hangs, and its time doesn't run out")
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"pointsman/reconcile"
 	"pointsman/state/event"
 )
@@ -74,9 +77,15 @@ func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 }
 
-func healthHandler(health *reconcile.Health) http.Handler {
+// healthHandler answers /healthz and /livez, and counts the answers.
+func healthHandler(health *reconcile.Health, r prometheus.Registerer) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", health)
-	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	for path, answer := range map[string]http.Handler{"healthz": health.Ready(), "livez": health.Alive()} {
+		answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pointsman_proxy_" + path + "_total", Help: "Answers of /" + path + ", by HTTP status.",
+		}, []string{"code"})
+		r.MustRegister(answers)
+		mux.Handle("/"+path, promhttp.InstrumentHandlerCounter(answers, answer))
+	}
 	return mux
 }

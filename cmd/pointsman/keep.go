@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"pointsman/state/event"
 	"pointsman/state/manifest"
@@ -61,7 +62,7 @@ func (s *source) stay(why string) {
 	s.health.Degraded("manifests", why+"; the last state stays in force")
 	if r := s.ledger.served; s.latest.Load() == nil && r != nil {
 		s.log.Warn("serving what was last good before the restart", "reason", event.LastStateKept, "services", len(r.Services))
-		s.publish(r)
+		s.publish(r, time.Time{})
 	}
 	s.show(why)
 }
@@ -73,7 +74,7 @@ func (s *source) approve(name string) error {
 		return err
 	}
 	s.log.Info("the held change was approved on this host", "reason", event.ChangeApproved, "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
-	s.accept(r)
+	s.accept(r, time.Now())
 	return nil
 }
 

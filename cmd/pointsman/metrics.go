@@ -9,8 +9,8 @@ import (
 
 // manifestMetrics are about what the manifests directory holds.
 type manifestMetrics struct {
-	services, endpoints, stale, kept, held prometheus.Gauge
-	problems, removals, commit             *prometheus.GaugeVec
+	stale, kept, held          prometheus.Gauge
+	problems, removals, commit *prometheus.GaugeVec
 }
 
 func newManifestMetrics(r prometheus.Registerer, watcher *manifest.Watcher) *manifestMetrics {
@@ -18,9 +18,7 @@ func newManifestMetrics(r prometheus.Registerer, watcher *manifest.Watcher) *man
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &manifestMetrics{
-		services:  gauge("pointsman_services", "Services that are served."),
-		endpoints: gauge("pointsman_endpoints", "Endpoints of all ports of these Services."),
-		stale:     gauge("pointsman_manifests_stale_objects", "Objects of which a last good version is served."),
+		stale: gauge("pointsman_manifests_stale_objects", "Objects of which a last good version is served."),
 		problems: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "pointsman_manifests_problems", Help: "Findings about the manifests.",
 		}, []string{"severity"}),
@@ -37,13 +35,11 @@ func newManifestMetrics(r prometheus.Registerer, watcher *manifest.Watcher) *man
 		Name: "pointsman_manifests_polling",
 		Help: "1 while the directory is polled because the kernel gives no events (inotify).",
 	}, func() float64 { return oneIf(!watcher.Status().Inotify) })
-	r.MustRegister(m.services, m.endpoints, m.stale, m.kept, m.held, m.problems, m.removals, m.commit, polling)
+	r.MustRegister(m.stale, m.kept, m.held, m.problems, m.removals, m.commit, polling)
 	return m
 }
 
 func (m *manifestMetrics) loaded(r *manifest.Result) {
-	m.services.Set(float64(len(r.Services)))
-	m.endpoints.Set(float64(endpoints(r.Services)))
 	m.stale.Set(float64(len(r.Stale)))
 	errors := 0
 	for _, p := range r.Problems {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -77,7 +76,6 @@ type agent struct {
 	servers []*server
 	members bell // news of the fleet
 	left    *remaining
-	files   *maintenance
 
 	connections *connections
 }
@@ -189,11 +187,12 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	if a.fleet, err = newFleet(o.fleet, log); err != nil {
 		return nil, err
 	}
-	registry.MustRegister(newFleetMetrics(a.fleet), newSyncMetrics(c.String("manifests")))
+	registry.MustRegister(newFleetMetrics(a.fleet), newSyncMetrics(c.String("manifests")), a.health.Collector())
 	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
 	a.source = newSource(c, o, log)
 	a.source.watcher, a.source.health, a.source.fleet = a.watcher, a.health, a.fleet
 	a.source.metrics, a.source.kept = newManifestMetrics(registry, a.watcher), newKeptWatch(registry)
+	registry.MustRegister(newServedMetrics(a.source.Latest, o.loop.NodeName))
 	if a.addrs, err = host.NewWatcher(addressesSettle); err != nil {
 		return nil, fmt.Errorf("addresses of this host: %w", err)
 	}
@@ -202,9 +201,8 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	}
 	a.countConnections(c, registry)
 	a.left.fleet, a.left.count = a.fleet, a.flows.Remaining
-	a.files = &maintenance{dir: filepath.Join(c.String("state-dir"), maintenanceDir), node: o.loop.NodeName, fleet: a.fleet, health: a.health, log: log}
 	a.servers = []*server{
-		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health)},
+		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health, registry)},
 		{name: "metrics", addr: c.String("metrics-listen"), open: listenTCP, handler: metricsHandler(registry)},
 		{name: "control socket", addr: c.String("socket"), open: o.socket.listen, handler: a.control(o.socket.group).handler()},
 	}
@@ -227,6 +225,7 @@ const fullResync = time.Hour
 func (a *agent) newLoop(cfg reconcile.Config, registry prometheus.Registerer) (err error) {
 	a.checks = reconcile.NewHealthServers(a.log, a.health)
 	cfg.Log, cfg.Metrics, cfg.Health, cfg.HealthChecks = a.log, reconcile.NewMetrics(registry), a.health, a.checks
+	cfg.Triggers = &a.source.triggers
 	if _, refused := reconcile.SafeServiceCIDRs(cfg.ServiceCIDRs, a.addrs.Latest(), nil); len(refused) > 0 {
 		return errors.New("dropping the addresses of a service range would lock somebody out: " + strings.Join(refused, "; "))
 	}
@@ -245,7 +244,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
-		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.files.run, a.connections.run,
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.connections.run,
 		a.fleet.Run, reportFleet(a.fleet, a.health, &a.members), notifier.run,
 		func(ctx context.Context) error { return a.reloadOnHangup(ctx, notifier) },
 	} {

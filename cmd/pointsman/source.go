@@ -34,8 +34,9 @@ type source struct {
 	approvals chan approval
 	overlay   state.Overlayer
 	kept      *keptWatch
-	changed   chan struct{} // capacity 1, no data
-	news      bell          // for those who watch what is shown of all this
+	changed   chan struct{}      // capacity 1, no data
+	triggers  reconcile.Triggers // since when the loop has something to do
+	news      bell               // for those who watch what is shown of all this
 	latest    atomic.Pointer[reconcile.Desired]
 	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
 	inForce   atomic.Pointer[inForce]         // nil before there is anything
@@ -85,7 +86,7 @@ func (s *source) run(ctx context.Context) error {
 			s.news.ring()
 			save.Reset(saveAfter)
 		case <-s.fleet.Changed():
-			s.serve()
+			s.serve(reconcile.FleetHealth, time.Now())
 			s.news.ring()
 		case <-save.C:
 			s.save()
@@ -116,25 +117,26 @@ func (s *source) load(began time.Time) {
 		s.hold()
 		return
 	}
-	s.accept(r)
+	s.accept(r, snapshot.Noticed)
 	s.tellLoaded(before, len(snapshot.Files), time.Since(began))
 }
 
-// accept puts in force what the directory means.
-func (s *source) accept(r *manifest.Result) {
+// accept puts in force what the directory means, since a time that isn't known if
+// it's zero.
+func (s *source) accept(r *manifest.Result, since time.Time) {
 	s.health.Degraded("manifests", "")
 	s.loader.Accept(r)
 	s.unsaved = true
-	s.publish(r)
+	s.publish(r, since)
 	s.show("")
 }
 
 // publish puts a result in force.
-func (s *source) publish(r *manifest.Result) {
+func (s *source) publish(r *manifest.Result, since time.Time) {
 	s.health.Degraded("stale manifests", staleText(r))
 	s.metrics.loaded(r)
 	s.warnEphemeral(servedBy(r.Services, s.nodeName))
-	s.serve()
+	s.serve(reconcile.Manifests, since)
 }
 
 // show makes known what is in force, and why that isn't what the directory
@@ -151,8 +153,8 @@ func (s *source) show(why string) {
 }
 
 // serve publishes what is in force, with what the fleet knows of its endpoints
-// folded in.
-func (s *source) serve() {
+// folded in. What is new has a cause, which was known at a time.
+func (s *source) serve(why reconcile.Cause, since time.Time) {
 	health := s.fleet.Health()
 	s.health.Drained(health.NodeDrained(s.nodeName))
 	r := s.ledger.served
@@ -177,6 +179,7 @@ func (s *source) serve() {
 		}
 	}
 	s.latest.Store(d)
+	s.triggers.Note(why, since)
 	select {
 	case s.changed <- struct{}{}:
 	default:

@@ -73,6 +73,10 @@ func (k *Kernel) Forget(program bool) {
 	k.doubt = k.doubt || program
 }
 
+// Known reports whether it's known what the kernel holds, so that Load reads
+// nothing.
+func (k *Kernel) Known() bool { return k.held != nil }
+
 // Load makes sure that it's known what the kernel holds.
 func (k *Kernel) Load(ctx context.Context) error {
 	if k.held != nil {

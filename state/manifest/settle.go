@@ -31,17 +31,32 @@ type settling struct {
 	first time.Time // the first event of this reading; zero before there is one
 	late  time.Time // the last event that came too late for this reading
 	retry time.Time // a failed reading is tried again by then, whatever happens
+
+	noticed time.Time // the first sign of a change that was not read yet; zero while there is none
+	next    time.Time // the same of what came too late for this reading
+}
+
+// notice notes a sign of a change: an event, a poll's finding, a wish to have
+// the tree read.
+func (s *settling) notice(now time.Time) {
+	if s.noticed.IsZero() {
+		s.noticed = now
+	}
 }
 
 // event notes that something has changed. Once the reading cannot be put off
 // any more, an event leads to another reading after this one.
 func (s *settling) event(now time.Time) {
+	s.notice(now)
 	if s.step == stepNone || s.first.IsZero() {
 		s.first = now
 	}
 	limit := s.first.Add(s.most)
 	if !now.Before(limit) {
 		s.late = now
+		if s.next.IsZero() {
+			s.next = now
+		}
 		return
 	}
 	end := earlier(now.Add(s.quiet), limit)
@@ -83,6 +98,10 @@ func (s *settling) begin(now time.Time) {
 
 // done ends a reading; again is when to try once more, zero for not at all.
 func (s *settling) done(again time.Time, blind bool) {
+	if again.IsZero() {
+		s.noticed = s.next
+	}
+	s.next = time.Time{}
 	late := s.late
 	s.step, s.first, s.late, s.retry = stepNone, time.Time{}, time.Time{}, again
 	switch {
@@ -141,10 +160,10 @@ func (b *backoff) next(now time.Time, err error) (time.Duration, error) {
 type reader interface {
 	scan() error
 	verify() error
-	publish(err error) time.Duration // the outcome; returns when to try again, 0 for not at all
-	poll() bool                      // looks whether anything has changed without an event
-	period() time.Duration           // between two polls
-	blind() bool                     // no events are to be expected
+	publish(noticed time.Time, err error) time.Duration // the outcome; returns when to try again, 0 for not at all
+	poll() bool                                         // looks whether anything has changed without an event
+	period() time.Duration                              // between two polls
+	blind() bool                                        // no events are to be expected
 }
 
 // loop is the one goroutine that reads. It is all select and timers, so that
@@ -171,6 +190,7 @@ func (l *loop) run(ctx context.Context) {
 		case <-l.dirty:
 			l.settle.event(time.Now())
 		case <-l.reload:
+			l.settle.notice(time.Now())
 			l.settle.now(time.Now())
 		case <-timer.C:
 			l.fire()
@@ -204,6 +224,7 @@ func (l *loop) fire() {
 	case !ok:
 		l.pollAt = time.Time{}
 		if l.reader.poll() {
+			l.settle.notice(time.Now())
 			l.settle.blind(time.Now())
 		}
 	case !at.After(now):
@@ -226,7 +247,7 @@ func (l *loop) take() {
 		return
 	}
 	var again time.Time
-	if delay := l.reader.publish(err); delay > 0 {
+	if delay := l.reader.publish(l.settle.noticed, err); delay > 0 {
 		again = time.Now().Add(delay)
 	}
 	l.settle.done(again, l.reader.blind())

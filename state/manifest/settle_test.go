@@ -25,6 +25,7 @@ type script struct {
 	took    time.Duration // of a scan
 	fail    func() error  // of a verify
 	reports []error       // what would be made known
+	noticed []time.Time   // of what was published
 	moved   bool
 	isBlind bool
 }
@@ -53,9 +54,12 @@ func (s *script) verify() error {
 	return nil
 }
 
-func (s *script) publish(err error) time.Duration {
+func (s *script) publish(noticed time.Time, err error) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err == nil {
+		s.noticed = append(s.noticed, noticed)
+	}
 	delay, report := s.backoff.next(time.Now(), err)
 	if err == nil {
 		s.note("publish")
@@ -97,7 +101,7 @@ func (s *script) recover() []error {
 func (s *script) begin(took time.Duration, fail func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.start, s.log, s.took, s.fail = time.Now(), nil, took, fail
+	s.start, s.log, s.noticed, s.took, s.fail = time.Now(), nil, nil, took, fail
 }
 
 // bubble runs a loop with a script in fake time. The first reading, at once,
@@ -143,6 +147,71 @@ func TestSettleOneEvent(t *testing.T) {
 		pass(2 * time.Second)
 	})
 	s.want(t, "scan@83ms", "verify@167ms", "publish@250ms")
+}
+
+// wantNoticed checks since when what was published had waited, in milliseconds
+// after the start; -1 is for no sign of a change.
+func (s *script) wantNoticed(t *testing.T, want ...int64) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var got []int64
+	for _, at := range s.noticed {
+		if at.IsZero() {
+			got = append(got, -1)
+		} else {
+			got = append(got, at.Sub(s.start).Milliseconds())
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("waited since %v, want %v", got, want)
+	}
+}
+
+// What is published has waited since the first event, which may have come too
+// late for the reading before.
+func TestSettleNoticed(t *testing.T) {
+	s := &script{}
+	bubble(t, s, func(dirty, reload chan<- struct{}) {
+		pass(100 * time.Millisecond)
+		poke(dirty)
+		pass(200 * time.Millisecond)
+		poke(dirty)
+		pass(time.Second)
+		poke(reload)
+		pass(time.Second)
+		s.wantNoticed(t, 100, 1300)
+	})
+	slow := &script{took: 400 * time.Millisecond}
+	bubble(t, slow, func(dirty, _ chan<- struct{}) {
+		for range 120 {
+			poke(dirty)
+			pass(10 * time.Millisecond)
+		}
+		pass(3 * time.Second)
+	})
+	slow.wantNoticed(t, 0, 1400) // the loop hears of it when it has looked at the tree
+}
+
+// A reading that fails has read nothing of what waits, and one that is made for
+// no sign but a failure has no time.
+func TestSettleNoticedByFailures(t *testing.T) {
+	s := &script{fail: func() error { return errors.New("gone") }}
+	bubble(t, s, func(dirty, _ chan<- struct{}) {
+		poke(dirty)
+		pass(time.Minute)
+		poke(dirty)
+		pass(time.Minute)
+		s.recover()
+		pass(time.Minute)
+		s.mu.Lock()
+		s.moved = true
+		s.mu.Unlock()
+		pass(time.Minute)
+	})
+	if s.noticed[0].Sub(s.start) != 0 || len(s.noticed) != 2 || s.noticed[1].Sub(s.start) < 2*time.Minute {
+		t.Errorf("since %v, from %v on", s.noticed, s.start)
+	}
 }
 
 // An event between the looks and the end starts the quiet time anew.

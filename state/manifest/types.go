@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -37,6 +38,11 @@ type Snapshot struct {
 	Files    []*File // sorted by Path
 	Approval *File   // approve.yaml, which is no manifest; nil where there's none
 	Commit   string  // that the files are of, as git names it in full; empty where it can't be told
+
+	// Noticed is when the first sign came of the change that this is: a file
+	// event, or a poll's finding. It's zero for the first Snapshot, and for one
+	// that no Watcher has made.
+	Noticed time.Time
 }
 
 // NewSnapshot gives the Snapshot of files sorted by Path, of no known commit.

@@ -75,10 +75,11 @@ type Watcher struct {
 
 	dirty, reload, changed chan struct{} // capacity 1, without data
 
-	mu     sync.Mutex
-	snap   *Snapshot
-	err    error
-	status WatchStatus
+	mu      sync.Mutex
+	snap    *Snapshot
+	err     error
+	unasked bool // nobody has asked for snap yet
+	status  WatchStatus
 }
 
 // NewWatcher returns a Watcher for a directory, which need not exist yet.
@@ -102,6 +103,7 @@ func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 func (w *Watcher) Latest() (*Snapshot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.unasked = false
 	return w.snap, w.err
 }
 
@@ -159,10 +161,10 @@ func (w *Watcher) poll() (moved bool) {
 }
 
 // publish is the last step.
-func (w *Watcher) publish(err error) time.Duration {
+func (w *Watcher) publish(noticed time.Time, err error) time.Duration {
 	var snap *Snapshot
 	if err == nil {
-		snap = w.tree.accept(w.draft)
+		snap = w.accept(noticed)
 		w.remote = remoteFS(w.draft.sight.real)
 	}
 	w.draft = nil
@@ -172,6 +174,22 @@ func (w *Watcher) publish(err error) time.Duration {
 	}
 	w.after(err)
 	return delay
+}
+
+// accept takes the draft over. A Snapshot that nobody has asked for is replaced by
+// a later one, whose change has waited as long as both.
+func (w *Watcher) accept(noticed time.Time) *Snapshot {
+	snap := w.tree.accept(w.draft)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if snap == w.snap {
+		return snap
+	}
+	if w.unasked && !w.snap.Noticed.IsZero() {
+		noticed = w.snap.Noticed
+	}
+	snap.Noticed, w.unasked = noticed, true
+	return snap
 }
 
 // set makes the outcome of a reading known, if it is new.
