@@ -110,7 +110,11 @@ func (x *explaining) fate(v *view, c client) Fate {
 	if verdict == "goto external-local" {
 		verdict = v.externalLocal(c)
 	}
-	if chain, ok := strings.CutPrefix(verdict, "goto "); ok {
+	chain, _ := strings.CutPrefix(verdict, "goto ")
+	switch {
+	case verdict == "drop": // somebody else's doing
+		return Fate{Verdict: Dropped, Why: "an element of map services says so"}
+	case strings.HasPrefix(chain, "pick-"), strings.HasPrefix(chain, "sticky-"):
 		if f, ok := x.translated(v, c, chain); ok {
 			return f
 		}

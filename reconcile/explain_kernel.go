@@ -53,6 +53,9 @@ func (x *explaining) compare() KernelState {
 	}
 	k.Known, k.Unsteady = true, x.Kernel.Unsteady
 	k.Faults = append(slices.Clone(x.Kernel.Faults), x.chainFaults()...)
+	if x.Kernel.Gone {
+		return k
+	}
 	for _, id := range x.concerned() {
 		k.add(x.want.groups[id], x.have.groups[id], x.shared(id))
 	}
