@@ -91,7 +91,7 @@ func (d *demo) showLogs() {
 // variable, which an agent that has none passes over.
 func (d *demo) startAgents() error {
 	for _, n := range d.lab.Nodes {
-		p, err := n.Start("env", "POINTSMAN_SOCKET="+filepath.Join(d.dir, n.Name+".sock"), d.agent, "run",
+		p, err := n.Start("env", "POINTSMAN_SOCKET="+d.socket(n), d.agent, "run",
 			"--manifests", d.manifests, "--node-name", n.Name, "--state-dir", filepath.Join(d.dir, n.Name),
 			"--healthz-listen", "", "--metrics-listen", "")
 		if err != nil {
@@ -101,6 +101,9 @@ func (d *demo) startAgents() error {
 	}
 	return nil
 }
+
+// socket is that of the agent on a host.
+func (d *demo) socket(n *lab.Host) string { return filepath.Join(d.dir, n.Name+".sock") }
 
 // alive tells which agent has ended, if one has.
 func (d *demo) alive() error {

@@ -102,3 +102,10 @@ func (s *screen) log(name, text string) {
 		fmt.Fprintf(s.out, "      %s\n", line)
 	}
 }
+
+// quote prints what a command has printed.
+func (s *screen) quote(text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(s.out, "      %s\n", s.paint(dim, strings.TrimRight(line, "\n")))
+	}
+}

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -14,7 +17,7 @@ import (
 // and returns an error where that is not what should have come of it.
 func (d *demo) steps() []func(context.Context) error {
 	return []func(context.Context) error{
-		d.start, d.spread, d.fromEverywhere, d.nodePorts, d.moved, d.leaving, d.withoutAgents, d.end,
+		d.start, d.spread, d.fromEverywhere, d.nodePorts, d.moved, d.leaving, d.explained, d.withoutAgents, d.end,
 	}
 }
 
@@ -134,6 +137,50 @@ func (d *demo) leaving(ctx context.Context) error {
 	d.result("b2 got its last new connection %s after the files were saved", max(last.Sub(edited), 0).Round(time.Millisecond))
 	d.result("b1 and b3 took over; of %d connections meanwhile, none failed", t.Total)
 	return nil
+}
+
+// explained drains b3 on n1 while a client keeps connecting, asks n1 what it
+// thinks of that, and ends it.
+func (d *demo) explained(ctx context.Context) error {
+	d.heading("A backend is drained, and the host can be asked why it gets no traffic.")
+	n1, endpoint := d.lab.Nodes[0], netip.AddrPortFrom(d.lab.Backends[2].Addr4(), backendPort).String()
+	s := d.lab.Client.Stream(ctx, lab.TCP, clusterIP4, pace)
+	defer s.Stop()
+	if _, err := d.ask(ctx, n1, "drain", "endpoint", endpoint, "--reason", "kernel-upgrade"); err != nil {
+		return err
+	}
+	if _, err := waitForLast(ctx, s, "b3"); err != nil {
+		return err
+	}
+	answer, err := d.ask(ctx, n1, "explain", clusterIP4.String())
+	if err != nil {
+		return err
+	}
+	d.quote(answer)
+	if !strings.Contains(answer, "kernel-upgrade") || !strings.Contains(answer, "is as it should be") {
+		return errors.New("explain doesn't tell of the drain")
+	}
+	if _, err := d.ask(ctx, n1, "undrain", "endpoint", endpoint); err != nil {
+		return err
+	}
+	if err := waitForNext(ctx, s, "b3"); err != nil {
+		return err
+	}
+	t := s.Stop()
+	d.result("b3 is back; of %d connections meanwhile, none failed", t.Total)
+	return t.Check()
+}
+
+// ask runs a command that asks the agent of a host, and gives what it prints.
+func (d *demo) ask(ctx context.Context, n *lab.Host, args ...string) (string, error) {
+	d.command(n.Name, "pointsman "+strings.Join(args, " "))
+	cmd := n.Command(ctx, d.agent, args...)
+	cmd.Env = append(os.Environ(), "POINTSMAN_SOCKET="+d.socket(n))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("pointsman %s: %w\n%s", args[0], err, out)
+	}
+	return string(out), nil
 }
 
 // withoutAgents kills the agents, the hard way: there is nothing that they

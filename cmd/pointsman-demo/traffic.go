@@ -68,3 +68,17 @@ func waitForLast(ctx context.Context, s *lab.Stream, backend string) (time.Time,
 	}
 	return time.Time{}, fmt.Errorf("%s still gets new connections", backend)
 }
+
+// waitForNext waits until a backend gets another connection.
+func waitForNext(ctx context.Context, s *lab.Stream, backend string) error {
+	deadline, seen := time.Now().Add(stubborn), s.Last(backend)
+	for time.Now().Before(deadline) {
+		if err := s.Wait(ctx, 10); err != nil {
+			return err
+		}
+		if s.Last(backend).After(seen) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s gets no connections any more", backend)
+}
