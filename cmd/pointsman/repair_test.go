@@ -95,7 +95,7 @@ func TestC49Traffic(t *testing.T) {
 // rules lists our tables, sorted, without what a connection changes.
 func rules(t *testing.T, h *lab.Host) string {
 	t.Helper()
-	return sh(t, h, "{ nft list table ip pointsman; nft list table ip6 pointsman; } 2>&1 | tr ',' '\\n' | sed '/expires/d; s/^[ \\t]*//' | sort")
+	return sh(t, h, "{ nft list table ip pointsman; nft list table ip6 pointsman; } 2>&1 | tr ',' '\\n' | sed '/expires/d; s/^[ \\t]*//; /^$/d' | sort")
 }
 
 // TestC47CrashingNft: nft crashes on whatever it is to list, as an old one
