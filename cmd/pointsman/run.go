@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -76,6 +77,7 @@ type agent struct {
 	servers []*server
 	members bell // news of the fleet
 	left    *remaining
+	files   *maintenance
 
 	connections *connections
 }
@@ -201,6 +203,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	}
 	a.countConnections(c, registry)
 	a.left.fleet, a.left.count = a.fleet, a.flows.Remaining
+	a.files = &maintenance{dir: filepath.Join(c.String("state-dir"), maintenanceDir), node: o.loop.NodeName, fleet: a.fleet, health: a.health, log: log}
 	a.servers = []*server{
 		{name: "healthz", addr: c.String("healthz-listen"), open: listenTCP, handler: healthHandler(a.health, registry)},
 		{name: "metrics", addr: c.String("metrics-listen"), open: listenTCP, handler: metricsHandler(registry)},
@@ -244,7 +247,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
-		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.connections.run,
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.files.run, a.connections.run,
 		a.fleet.Run, reportFleet(a.fleet, a.health, &a.members), notifier.run,
 		func(ctx context.Context) error { return a.reloadOnHangup(ctx, notifier) },
 	} {
