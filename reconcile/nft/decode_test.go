@@ -233,6 +233,7 @@ func FuzzDecoders(f *testing.F) {
 				s := &testSchema.Sets[i]
 				_, _ = s.decode(family, r)
 				_, _ = s.decode(family, rawElement{key: b, end: b, value: b})
+				_, _ = s.decodeCount(family, b)
 			}
 		}
 		for _, p := range pairIntervals([]rawElement{r, {key: b}, {key: b, intervalEnd: true}}) {
