@@ -51,6 +51,10 @@ type Config struct {
 	// Triggers say since when what is desired waits; nil measures nothing of it.
 	Triggers *Triggers
 
+	// Progress is told how many elements of a change to a family's table were
+	// sent, of how many; at the end all were. Nil tells nobody.
+	Progress func(f nft.Family, done, total int)
+
 	// HealthChecks answer on healthCheckNodePorts; nil answers nowhere.
 	HealthChecks *HealthServers
 
@@ -113,6 +117,9 @@ func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
 		k, err := nft.Open(f, schema, host.Generation)
 		if err != nil {
 			return nil, err
+		}
+		if cfg.Progress != nil {
+			k.Watch(func(done, total int) { cfg.Progress(f, done, total) })
 		}
 		t := &table{kernel: k, planner: NewPlanner(f), in: host.Table{Family: host.IPv4, Name: nft.TableName}}
 		if f == nft.IPv6 {

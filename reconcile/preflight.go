@@ -21,10 +21,8 @@ func Preflight(ctx context.Context) error {
 	if len(families()) == 0 {
 		return errors.New("the kernel has neither IPv4 nor IPv6")
 	}
-	if _, err := host.Generation(); errors.Is(err, unix.EPERM) {
-		return errors.New("root or CAP_NET_ADMIN is needed")
-	} else if err != nil {
-		return fmt.Errorf("nf_tables can't be asked over netlink: %w", err)
+	if err := Permitted(); err != nil {
+		return err
 	}
 	for _, f := range families() {
 		k, err := nft.Open(f, schema, host.Generation)
@@ -34,6 +32,18 @@ func Preflight(ctx context.Context) error {
 		if err := k.Check(ctx, example(f)); err != nil {
 			return missing(ctx, k, f, err)
 		}
+	}
+	return nil
+}
+
+// Permitted gives an error where this process may not program nf_tables.
+func Permitted() error {
+	_, err := host.Generation()
+	if errors.Is(err, unix.EPERM) {
+		return errors.New("root or CAP_NET_ADMIN is needed")
+	}
+	if err != nil {
+		return fmt.Errorf("nf_tables can't be asked over netlink: %w", err)
 	}
 	return nil
 }

@@ -33,6 +33,9 @@ func cleanup(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
+	if err := reconcile.Permitted(); err != nil {
+		return fmt.Errorf("cleanup: %w", err)
+	}
 	dir := c.String("state-dir")
 	unlock, err := lockState(dir)
 	if errors.Is(err, errRunning) {
@@ -47,6 +50,9 @@ func cleanup(c *cli.Context) error {
 		return fmt.Errorf("%w; stop it first", err)
 	}
 	defer unlockHost()
+	busy := newActivity(c)
+	defer busy.done()
+	busy.say("removing the tables")
 	if err := reconcile.Cleanup(c.Context); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func addressNames(kind string, s *state.Service, p *state.Port) (all []nameAnswe
 		}
 		name := netip.AddrPortFrom(f.Address, f.Port).String()
 		if p.Protocol != state.TCP {
-			name += "/" + strings.ToLower(string(p.Protocol))
+			name += "/" + string(p.Protocol)
 		}
 		all = append(all, nameAnswer{name, about})
 	}

@@ -40,11 +40,13 @@ func (l *line) offer(names namer) offer {
 		return flagValues(l.flag, names)
 	case strings.HasPrefix(l.word, "-") && !l.literal:
 		return someOf(l.flagNames())
-	case len(l.commands) > 0 && len(l.args) == 0:
-		return someOf(l.commandNames())
 	}
-	if next := arguments[strings.Join(l.path, " ")]; next != nil {
+	next := arguments[strings.Join(l.path, " ")]
+	switch {
+	case next != nil:
 		return next(l.args, names)
+	case len(l.args) == 0:
+		return someOf(l.commandNames())
 	}
 	return someOf(nil)
 }
@@ -58,7 +60,10 @@ var arguments = map[string]func(before []string, names namer) offer{
 	"pin":           func(before []string, _ namer) offer { return first(before, someDirectory) },
 	"completion":    func(before []string, _ namer) offer { return first(before, someOf(candidates("bash", "zsh", "fish"))) },
 	"approve":       func(before []string, names namer) offer { return first(before, someOf(names("held"))) },
+	"get services":  serviceArgument,
 	"get endpoints": serviceArgument,
+	"get events":    serviceArgument,
+	"explain":       explainArgument,
 	"drain":         func(before []string, names namer) offer { return drainArgument(before, names, "") },
 	"undrain":       func(before []string, names namer) offer { return drainArgument(before, names, "drained-") },
 }
@@ -75,6 +80,16 @@ func first(before []string, o offer) offer {
 // given or nothing fits, without.
 func serviceArgument(before []string, names namer) offer {
 	return first(before, someOf(names("services-or-names")))
+}
+
+func explainArgument(before []string, names namer) offer {
+	switch {
+	case len(before) == 0:
+		return someOf(append(candidates("endpoint"), names("frontends")...))
+	case len(before) == 1 && before[0] == "endpoint":
+		return someOf(names("endpoints"))
+	}
+	return someOf(nil)
 }
 
 func drainArgument(before []string, names namer, state string) offer {

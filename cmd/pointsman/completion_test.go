@@ -41,7 +41,8 @@ func TestOffers(t *testing.T) {
 		{"stat", "status"},
 		{"__", ""},
 		{"frobnicate ", ""},
-		{"get ", "endpoints nodes drains problems"},
+		{"get e", "endpoints events"},
+		{"get svc ", "services-or-names"},
 		{"get endpoints ", "services-or-names"},
 		{"get endpoints web ", ""},
 		{"get endpoints --na", "--namespace"},
@@ -70,6 +71,11 @@ func TestOffers(t *testing.T) {
 		{"pin a ", ""},
 		{"completion ", "bash zsh fish"},
 		{"approve ", "held"},
+		{"explain ", "endpoint frontends"},
+		{"explain endpoint ", "endpoints"},
+		{"explain 10.96.0.10:80 ", ""},
+		{"get events ", "services-or-names"},
+		{"get events --type ", "Normal Warning"},
 		{"drain ", "node endpoint service"},
 		{"drain node ", "nodes"},
 		{"drain --for 1h endpoint ", "endpoints"},
@@ -88,7 +94,7 @@ func TestOffers(t *testing.T) {
 func TestArgumentsAreOfCommands(t *testing.T) {
 	for path := range arguments {
 		l := readLine(app(io.Discard, io.Discard), append(strings.Fields(path), ""))
-		if got := strings.Join(l.path, " "); got != path || len(l.commands) > 0 {
+		if got := strings.Join(l.path, " "); got != path {
 			t.Errorf("%q is no command: %q", path, got)
 		}
 	}
@@ -150,7 +156,7 @@ func TestNames(t *testing.T) {
 		{nameQuery{kind: "services", prefix: "sh"}, "shop/web"},
 		{nameQuery{kind: "service-names"}, "plain web"},
 		{nameQuery{kind: "service-names", namespace: "shop"}, "web"},
-		{nameQuery{kind: "frontends"}, "10.96.0.10:53/udp"},
+		{nameQuery{kind: "frontends"}, "10.96.0.10:53/UDP"},
 		{nameQuery{kind: "endpoints"}, "10.20.0.11 10.20.0.11:8080 [fd00:20::11]:8080 fd00:20::11"},
 		{nameQuery{kind: "held"}, ""},
 		{nameQuery{kind: "points"}, ""},
@@ -214,6 +220,7 @@ func TestShells(t *testing.T) {
 var completions = []struct{ typed, want string }{
 	{"pointsman comp", "<completion>"},
 	{"pointsman get endp", "<get><endpoints>"},
+	{"pointsman explain 10.96.0.10:", "<explain><10.96.0.10:53/UDP>"},
 	{"pointsman run --log-f", "<run><--log-format>"},
 	{"pointsman get endpoints -o js", "<get><endpoints><-o><json>"},
 	{"pointsman get endpoints --output=js", "<get><endpoints><--output=json>"},

@@ -47,6 +47,14 @@ var samples = map[string][]sample{
 		{"The endpoints of one Service", "pointsman get endpoints -n shop web"},
 		{"Those that are not ready", `pointsman get endpoints -o json | jq '.endpoints[] | select(.ready | not)'`},
 	},
+	"get services": {
+		{"All Services, and how each fares on this host", "pointsman get services"},
+		{"One as it's served, with all defaults", "pointsman get services -n shop web -o yaml"},
+	},
+	"get events": {
+		{"What happened to a Service, and its endpoints", "pointsman get events shop/web"},
+		{"What goes wrong from now on", "pointsman get events --type Warning -w"},
+	},
 	"get nodes": {
 		{"Who is behind?", "pointsman get nodes"},
 	},
@@ -59,6 +67,11 @@ var samples = map[string][]sample{
 	"status": {
 		{"How is this host?", "pointsman status"},
 		{"Keep a VIP only where its Service can be reached, as a track_script", "pointsman status --service shop/web"},
+	},
+	"explain": {
+		{"What becomes of connections to a Service?", "pointsman explain 10.96.0.80:80"},
+		{"And of those of a client, to a port for UDP?", "pointsman explain [fd00:10:96::53]:53/UDP --from 2001:db8::50"},
+		{"Why does a backend get no connections?", "pointsman explain endpoint 10.20.0.11"},
 	},
 	"drain": {
 		{"Take this host out of service for its new kernel", "pointsman drain node --for 2h --reason 'new kernel'"},

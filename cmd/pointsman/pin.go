@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -64,6 +66,9 @@ func pinPlan(c *cli.Context, dir string) (*pin.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	busy := newActivity(c)
+	defer busy.done()
+	busy.say("reading %s", dir)
 	now, err := manifest.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -81,6 +86,9 @@ func pinPlan(c *cli.Context, dir string) (*pin.Plan, error) {
 
 // checkPinned says what is missing, in the form of validate's findings.
 func checkPinned(c *cli.Context, dir string, plan *pin.Plan) error {
+	slices.SortStableFunc(plan.Values, func(a, b pin.Value) int {
+		return cmp.Or(cmp.Compare(a.Missing.File, b.Missing.File), cmp.Compare(a.Missing.Line, b.Missing.Line))
+	})
 	for _, v := range plan.Values {
 		fmt.Fprintf(c.App.Writer, "%s: %s: Required value: pointsman pin would write %s (%s)\n", v.Missing, v.Field, v.Text, v.Service)
 	}

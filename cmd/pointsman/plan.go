@@ -72,10 +72,14 @@ func plan(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	busy := newActivity(c)
+	defer busy.done()
+	busy.say("reading the manifests")
 	wanted, err := planned(c)
 	if err != nil {
 		return err
 	}
+	busy.say("comparing %s files with what is served", grouped(len(wanted.Files)))
 	b, err := planBasis(c, cfg)
 	if err != nil {
 		return err
@@ -86,6 +90,7 @@ func plan(c *cli.Context) error {
 	if p.Elements, err = elements(c, b.served, after); err != nil {
 		return err
 	}
+	busy.done()
 	p.Changes = len(p.Services) > 0 || p.Elements != countAnswer{}
 	if err := writePlan(c.App.Writer, format, p); err != nil {
 		return err

@@ -48,10 +48,14 @@ func render(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	busy := newActivity(c)
+	defer busy.done()
+	busy.say("reading %s", c.Args().First())
 	snapshot, err := manifest.ReadDir(c.Args().First())
 	if err != nil {
 		return err
 	}
+	busy.say("rendering %s: %s files", c.Args().First(), grouped(len(snapshot.Files)))
 	r := manifest.NewLoader(cfg, "").Load(snapshot)
 	in, err := renderInput(c, r)
 	if err != nil {
@@ -59,7 +63,9 @@ func render(c *cli.Context) error {
 	}
 	in.Uncounted = !c.Bool("connection-metrics")
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
-		fmt.Fprint(c.App.Writer, nft.Render(reconcile.NewPlanner(f).Plan(in, nil)))
+		rules := nft.Render(reconcile.NewPlanner(f).Plan(in, nil))
+		busy.done()
+		fmt.Fprint(c.App.Writer, rules)
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintln(c.App.ErrWriter, p)

@@ -86,7 +86,9 @@ func run(c *cli.Context) error {
 	if err := noArgs(c); err != nil {
 		return err
 	}
-	log, flush, err := newLog(c, c.App.ErrWriter)
+	busy := newActivity(c)
+	defer busy.done()
+	log, flush, err := newLog(c, busy.above(c.App.ErrWriter))
 	if err != nil {
 		return err
 	}
@@ -95,6 +97,7 @@ func run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	o.busy, o.loop.Progress = busy, busy.programming
 	if err := dropAmbient(); err != nil {
 		return err
 	}
@@ -118,6 +121,7 @@ func run(c *cli.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	busy.say("reading %s", c.String("manifests"))
 	return a.run(c.Context)
 }
 
@@ -133,6 +137,8 @@ type options struct {
 	loop    reconcile.Config
 	fleet   gossip.Config
 	socket  socketRights
+
+	busy *activity
 }
 
 // runOptions judges the command line before anything is touched: who mistypes a

@@ -30,6 +30,7 @@ type source struct {
 	health   *reconcile.Health
 	metrics  *manifestMetrics
 	fleet    *gossip.Agent
+	busy     *activity
 
 	approvals chan approval
 	overlay   state.Overlayer
@@ -53,7 +54,7 @@ func newSource(c *cli.Context, o options, log *slog.Logger) *source {
 	}
 	return &source{
 		loader: manifest.NewLoader(o.judging, lastGoodPath(c)), ledger: newLedger(o.loop.NodeName, o.limits, before),
-		dir: c.String("manifests"), stateDir: c.String("state-dir"), nodeName: o.loop.NodeName, zone: c.String("zone"),
+		dir: c.String("manifests"), stateDir: c.String("state-dir"), nodeName: o.loop.NodeName, zone: c.String("zone"), busy: o.busy,
 		log: log, changed: make(chan struct{}, 1), approvals: make(chan approval),
 	}
 }
@@ -98,11 +99,14 @@ func (s *source) run(ctx context.Context) error {
 // too much away.
 func (s *source) load(began time.Time) {
 	snapshot, err := s.watcher.Latest()
+	s.busy.done()
 	if err != nil { // which the watcher has logged
 		s.keep(err.Error())
 		return
 	}
+	s.busy.say("judging %s files", grouped(len(snapshot.Files)))
 	r := s.loader.Load(snapshot)
+	s.busy.done()
 	if !s.ledger.follows(manifest.HashText(r.Hash())) {
 		s.recall()
 	}

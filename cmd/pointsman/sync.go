@@ -70,17 +70,23 @@ type syncer struct {
 	c    *cli.Context
 	cfg  gitsync.Config
 	told string // the outcome that was last logged
+
+	activity *activity
 }
 
 func syncAction(c *cli.Context) error {
-	s := &syncer{c: c}
-	log, flush, err := newLog(c, c.App.ErrWriter)
+	s := &syncer{c: c, activity: newActivity(c)}
+	defer s.activity.done()
+	log, flush, err := newLog(c, s.activity.above(c.App.ErrWriter))
 	if err != nil {
 		return err
 	}
 	defer flush()
 	if s.cfg, err = syncConfig(c, log); err != nil {
 		return err
+	}
+	if s.activity != nil {
+		s.cfg.Progress = func(text string) { s.activity.say("%s", text) }
 	}
 	switch every := c.Duration("interval"); {
 	case every == 0 || c.Bool("once"):
@@ -153,6 +159,7 @@ func judge(cfg manifest.Config) func(context.Context, string) (gitsync.Verdict, 
 // once syncs, prints what is published, and gives the exit code.
 func (s *syncer) once(ctx context.Context) error {
 	p, err := gitsync.Sync(ctx, s.cfg, time.Now())
+	s.activity.done()
 	if err != nil {
 		return err
 	}
@@ -192,6 +199,7 @@ func (s *syncer) goOn(ctx context.Context, every time.Duration) error {
 	defer signal.Stop(hangup)
 	gitsync.Loop(ctx, every, host, hangup, func() {
 		p, err := gitsync.Sync(ctx, s.cfg, time.Now())
+		s.activity.done()
 		if ctx.Err() == nil {
 			s.tell(p, err)
 		}

@@ -45,11 +45,16 @@ func validate(c *cli.Context) error {
 	}
 	var all []manifest.Problem
 	hollow := 0
+	busy := newActivity(c)
+	defer busy.done()
+	counts := busy.above(c.App.ErrWriter)
 	for _, dir := range c.Args().Slice() {
+		busy.say("reading %s", dir)
 		snapshot, err := manifest.ReadDir(dir)
 		if err != nil {
 			return err
 		}
+		busy.say("judging %s: %s files", dir, grouped(len(snapshot.Files)))
 		r := manifest.NewLoader(cfg, "").Load(snapshot)
 		for _, p := range r.Problems {
 			if c.NArg() > 1 || format != "text" {
@@ -57,13 +62,14 @@ func validate(c *cli.Context) error {
 			}
 			all = append(all, p)
 		}
-		fmt.Fprintf(c.App.ErrWriter, "%s: %d files, %d services, %d endpoints\n",
+		fmt.Fprintf(counts, "%s: %d files, %d services, %d endpoints\n",
 			dir, len(snapshot.Files), len(r.Services), endpoints(r.Services))
 		if len(r.Services) == 0 && !manifest.HasErrors(r.Problems) {
 			hollow++
-			fmt.Fprintf(c.App.ErrWriter, "%s: warning: there is no Service, so a host would keep what it serves\n", dir)
+			fmt.Fprintf(counts, "%s: warning: there is no Service, so a host would keep what it serves\n", dir)
 		}
 	}
+	busy.done()
 	if err := writeProblems(c.App.Writer, format, all); err != nil {
 		return err
 	}

@@ -82,6 +82,15 @@ func (c *change) parts(max int) []part {
 	return parts
 }
 
+// elements is the number of them in parts.
+func elements(parts []part) int {
+	n := 0
+	for _, p := range parts {
+		n += p.size
+	}
+	return n
+}
+
 // empty reports whether there is nothing to send. Dropping idle chains alone
 // is no reason for a transaction, unless it's time to tidy up.
 func (c *change) empty() bool {

@@ -45,6 +45,7 @@ type Kernel struct {
 	reader     reader
 	generation func() (uint32, error)
 	max        int // elements of one transaction
+	watcher    func(done, total int)
 
 	held   *held // nil: not known, to be read back
 	untidy bool  // it may hold what was made on demand in another life
@@ -61,6 +62,16 @@ func Open(f Family, schema *Schema, generation func() (uint32, error)) (*Kernel,
 		return nil, err
 	}
 	return &Kernel{family: f, schema: schema, nft: nft, reader: netlinkReader{}, generation: generation, max: maxElements}, nil
+}
+
+// Watch has a function told how many elements of a change were sent, of how many,
+// before each of its transactions. At the end, be it an error, all were.
+func (k *Kernel) Watch(tell func(done, total int)) { k.watcher = tell }
+
+func (k *Kernel) tell(done, total int) {
+	if k.watcher != nil {
+		k.watcher(done, total)
+	}
 }
 
 // Family is the table's family.
@@ -193,7 +204,11 @@ func (k *Kernel) apply(ctx context.Context, c *change, want *Table, stats *Stats
 			return err
 		}
 	}
-	for _, p := range c.parts(k.max) {
+	parts, before := c.parts(k.max), stats.Elements
+	total := elements(parts)
+	defer k.tell(total, total)
+	for _, p := range parts {
+		k.tell(stats.Elements-before, total)
 		w.part(c, p)
 		if err := k.run(ctx, w.tx, stats); err != nil {
 			return err

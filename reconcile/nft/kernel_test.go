@@ -49,7 +49,17 @@ func TestChunks(t *testing.T) {
 	k := f.kernel()
 	k.max = 20
 	want := many(10)
+	var told []int
+	k.Watch(func(done, total int) {
+		if total != want.Elements() {
+			t.Errorf("told of %d elements", total)
+		}
+		told = append(told, done)
+	})
 	stats := mustSync(t, k, want)
+	if !slices.IsSorted(told) || len(told) != 5 || told[0] != 0 || told[4] != want.Elements() {
+		t.Errorf("told: %v", told)
+	}
 	if stats.Elements != want.Elements() || !stats.Created || stats.Transactions != 4 {
 		t.Errorf("stats: %+v", stats)
 	}

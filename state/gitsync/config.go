@@ -46,6 +46,9 @@ type Config struct {
 	Check func(ctx context.Context, dir string) (Verdict, error)
 	Log   *slog.Logger
 
+	// Progress is told in a few words what goes on; nil for nobody.
+	Progress func(text string)
+
 	// at is called before each step that changes the disk; a test may end the
 	// process there.
 	at func(step string)
@@ -138,6 +141,12 @@ func (c Config) fullRef() string {
 
 // subdir is the published directory's path in the commit, "." for all of it.
 func (c Config) subdir() string { return path.Clean("./" + filepath.ToSlash(c.Path)) }
+
+func (c Config) progress(format string, args ...any) {
+	if c.Progress != nil {
+		c.Progress(fmt.Sprintf(format, args...))
+	}
+}
 
 func (c Config) step(name string) {
 	if c.at != nil {

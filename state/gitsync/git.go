@@ -102,6 +102,8 @@ type call struct {
 	limit  time.Duration
 	stdin  io.Reader // nil: empty
 	stdout io.Writer // nil: discarded
+
+	progress func(text string) // nil: not told
 }
 
 // run runs git to its end, or to the end of the time it has, and then all that it
@@ -114,7 +116,8 @@ func (g *git) run(ctx context.Context, c call) error {
 	full := append([]string{"--git-dir=" + g.dir}, g.config...)
 	cmd := exec.CommandContext(timed, "git", append(full, c.args...)...)
 	errs := NewCapped(maxErrors)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.env, c.stdin, c.stdout, errs
+	said := &progressReader{rest: errs, tell: c.progress}
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = g.env, c.stdin, c.stdout, said
 	cmd.Dir = "/"
 	if g.held != nil {
 		cmd.ExtraFiles = []*os.File{g.held}
@@ -130,7 +133,9 @@ func (g *git) run(ctx context.Context, c call) error {
 	}
 	// git has the network to wait for before it writes.
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: g.largest, Max: g.largest}, nil)
-	return explain(timed, c, cmd.Wait(), errs.String())
+	err := cmd.Wait()
+	said.flush()
+	return explain(timed, c, err, errs.String())
 }
 
 // explain makes of a command's end an error that says what git said.

@@ -67,10 +67,15 @@ func clearLeftovers(dir string) error {
 // one commit descends from another.
 func (s *session) fetch(ctx context.Context) (tip, error) {
 	s.cfg.step("fetch")
-	args := []string{"fetch", "--quiet", "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
+	s.cfg.progress("fetching")
+	loud, progress := "--quiet", (func(string))(nil)
+	if s.cfg.Progress != nil {
+		loud, progress = "--progress", func(text string) { s.cfg.progress("fetching: %s", text) }
+	}
+	args := []string{"fetch", loud, "--force", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head",
 		"--no-auto-maintenance", "--no-show-forced-updates", "--end-of-options", s.remote.address,
 		"+" + s.cfg.fullRef() + ":" + fetchedRef}
-	if err := s.git.run(ctx, call{args: args, limit: fetchTimeout}); err != nil {
+	if err := s.git.run(ctx, call{args: args, limit: fetchTimeout, progress: progress}); err != nil {
 		return tip{}, err
 	}
 	return s.resolve(ctx)

@@ -187,6 +187,7 @@ const maxFindings = 20
 
 // replace writes the tree, has it judged, and publishes it.
 func (s *session) replace(ctx context.Context, p *Published, files []entry) error {
+	s.cfg.progress("writing %d files", len(files))
 	s.cfg.step("extract")
 	if err := s.extract(ctx, files, s.draft()); err != nil {
 		if bad := (*badLink)(nil); errors.As(err, &bad) {
@@ -194,6 +195,7 @@ func (s *session) replace(ctx context.Context, p *Published, files []entry) erro
 		}
 		return err
 	}
+	s.cfg.progress("judging %d files", len(files))
 	s.cfg.step("check")
 	v, err := s.cfg.Check(ctx, s.draft())
 	switch {
