@@ -20,6 +20,7 @@ func interspersed(app *cli.App, args []string) []string {
 		}
 		command, commands = commands[i], commands[i].Subcommands
 		at++
+		args = slices.Concat(args[:at], nameFirst(commands, args[at:]))
 	}
 	if command == nil {
 		return args
@@ -39,6 +40,23 @@ func interspersed(app *cli.App, args []string) []string {
 		}
 	}
 	return append(flags, rest...)
+}
+
+// nameFirst gives arguments with the first word, which may be one of commands,
+// before the flags: get -o wide services.
+func nameFirst(commands []*cli.Command, args []string) []string {
+	if len(commands) == 0 {
+		return args
+	}
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		switch arg := args[i]; {
+		case len(arg) < 2 || arg[0] != '-':
+			return slices.Concat(args[i:i+1], args[:i], args[i+1:])
+		case slices.ContainsFunc(commands, func(c *cli.Command) bool { return takesValue(c, arg) }):
+			i++
+		}
+	}
+	return args
 }
 
 // takesValue reports whether the argument after a flag is its value.

@@ -21,6 +21,9 @@ func TestInterspersed(t *testing.T) {
 		"pointsman validate a --strict -- -b":         "pointsman validate --strict -- a -b",
 		"pointsman validate -":                        "pointsman validate -",
 		"pointsman get problems -n shop -o json":      "pointsman get problems -n shop -o json",
+		"pointsman get -n services -w endpoints web":  "pointsman get endpoints -n services -w web",
+		"pointsman get -o wide":                       "pointsman get -o wide",
+		"pointsman get nothing --output=wide":         "pointsman get --output=wide nothing",
 		"pointsman drain endpoint 10.0.0.1 --for 1h":  "pointsman drain --for 1h endpoint 10.0.0.1",
 		"pointsman drain node --reason tea --for=1h ": "pointsman drain --reason tea --for=1h node",
 	} {

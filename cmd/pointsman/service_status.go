@@ -41,23 +41,18 @@ func (l *lookout) status(d *manifest.Declaration) string {
 // fares says what is out of the ordinary about a Service's endpoints, as seen
 // from a node.
 func fares(s *state.Service, node reconcile.Node) (texts []string) {
-	var drained, others, kept int
+	var ready, drained, kept bool
 	for i := range s.Ports {
-		for k := range s.Ports[i].Endpoints {
-			switch c := s.Ports[i].Endpoints[k].Cause; {
-			case c != nil && c.Kind == state.Drained:
-				drained++
-			case c != nil && c.Kind == state.KeptAnyway:
-				kept++
-			default:
-				others++
-			}
+		for _, e := range s.Ports[i].Endpoints {
+			ready = ready || e.Ready
+			drained = drained || e.Cause != nil && e.Cause.Kind == state.Drained
+			kept = kept || e.Cause != nil && e.Cause.Kind == state.KeptAnyway
 		}
 	}
-	if drained > 0 && others+kept == 0 {
+	if drained && !ready {
 		texts = append(texts, "drained")
 	}
-	if kept > 0 {
+	if kept {
 		texts = append(texts, "kept anyway")
 	}
 	return append(texts, nowhere(s, node)...)
