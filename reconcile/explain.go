@@ -140,19 +140,6 @@ type claim struct {
 	others   []*state.Service // that claim it, too
 }
 
-// Ask says what has to be known of the kernel to answer a question, and gives
-// the program that should be there.
-func Ask(q Question, in *Input) (*nft.Table, nft.Lookup) {
-	x := newExplaining(q, &Evidence{Input: in})
-	l := nft.Lookup{Frontend: x.key(), Client: q.From, Single: []nft.Element{
-		{Set: "cluster-ips", Key: q.To.Addr().String()}, {Set: "external-vips", Key: q.To.Addr().String()},
-	}}
-	for _, e := range x.endpoints() {
-		l.Single = append(l.Single, nft.Element{Set: "hairpin", Key: hairpinKey(e.Address, x.q.Protocol)})
-	}
-	return x.planner.assemble(in, nil), l
-}
-
 // Explain answers a question. It's a pure function: what should be is what the
 // Planner makes of it, and what is follows from the elements that are there.
 func Explain(q Question, ev *Evidence) *Explanation {

@@ -73,10 +73,18 @@ type BackedFrontend struct {
 	Slots   []string       `json:"slots,omitempty"` // in the kernel: map and number
 }
 
-// AskEndpoint says what has to be known of the kernel to explain an endpoint of
-// the family of its address.
-func AskEndpoint(e netip.AddrPort, in *Input) (*nft.Table, nft.Lookup) {
-	return newExplaining(Question{To: e}, &Evidence{Input: in}).planner.assemble(in, nil), nft.Lookup{Endpoint: e}
+// backed shows the Service ports that have an endpoint; with port 0, one of the
+// address.
+func (x *explaining) backed(e netip.AddrPort, visit func(*state.Service, *state.Port, *state.Endpoint)) {
+	for _, s := range x.Input.Services {
+		for i := range s.Ports {
+			for k := range s.Ports[i].Endpoints {
+				if at := s.Ports[i].Endpoints[k].Address; at.Addr() == e.Addr() && (e.Port() == 0 || e.Port() == at.Port()) {
+					visit(s, &s.Ports[i], &s.Ports[i].Endpoints[k])
+				}
+			}
+		}
+	}
 }
 
 // ExplainEndpoint explains an endpoint, or all of an address if its port is 0.
@@ -86,15 +94,9 @@ func ExplainEndpoint(e netip.AddrPort, ev *Evidence, verdicts *state.Verdicts) *
 	x := &backer{explaining: newExplaining(Question{To: e}, ev), of: e, verdicts: verdicts, wanted: map[string]bool{}}
 	x.owners = x.owned()
 	out := &EndpointExplanation{Node: ev.Input.Node.Name, Endpoint: e, Backs: []Backing{}}
-	for _, s := range ev.Input.Services {
-		for i := range s.Ports {
-			for k := range s.Ports[i].Endpoints {
-				if at := s.Ports[i].Endpoints[k].Address; at.Addr() == e.Addr() && (e.Port() == 0 || e.Port() == at.Port()) {
-					out.Backs = append(out.Backs, x.backing(s, &s.Ports[i], &s.Ports[i].Endpoints[k]))
-				}
-			}
-		}
-	}
+	x.explaining.backed(e, func(s *state.Service, p *state.Port, at *state.Endpoint) {
+		out.Backs = append(out.Backs, x.backing(s, p, at))
+	})
 	if len(out.Backs) == 0 {
 		out.Hints = x.strangerHints()
 	}
@@ -127,13 +129,13 @@ func (x *backer) backing(s *state.Service, p *state.Port, e *state.Endpoint) Bac
 		b.Votes = b.Check.votes
 	}
 	for _, f := range x.planner.frontends(p, x.Input) {
-		b.Frontends = append(b.Frontends, x.backed(&b, &in, f, e, declared))
+		b.Frontends = append(b.Frontends, x.by(&b, &in, f, e, declared))
 	}
 	return b
 }
 
-// backed explains the endpoint as one of a frontend.
-func (x *backer) backed(b *Backing, in *Input, f state.Frontend, e, declared *state.Endpoint) BackedFrontend {
+// by explains the endpoint as one of a frontend.
+func (x *backer) by(b *Backing, in *Input, f state.Frontend, e, declared *state.Endpoint) BackedFrontend {
 	at := netip.AddrPortFrom(f.Address, f.Port)
 	ev := Evidence{Input: in, Declared: x.Declared}
 	one := explainingWith(x.planner, Question{To: at, Protocol: b.Protocol}, &ev)
@@ -194,13 +196,13 @@ func (x *backer) slots(key string, e *state.Endpoint) []string {
 		return nil
 	}
 	var out []string
-	for _, h := range x.Kernel.Holders {
-		at, ok := parseEndpoint(h.Value)
-		if slot, ofKey := strings.CutPrefix(h.Key, key+" . "); ok && ofKey && at == e.Address {
-			out = append(out, h.Set+" "+slot)
+	if g := x.Kernel.Group(key); g != nil {
+		for _, h := range *g {
+			if at, ok := parseEndpoint(h.Value); ok && at == e.Address {
+				out = append(out, h.Set+" "+strings.TrimPrefix(h.Key, key+" . "))
+			}
 		}
 	}
-	slices.SortFunc(out, func(a, b string) int { return cmp.Compare(a, b) })
 	return out
 }
 
@@ -213,7 +215,7 @@ func (x *backer) holders() KernelState {
 	}
 	k.Known, k.Unsteady, k.Faults = true, x.Kernel.Unsteady, slices.Clone(x.Kernel.Faults)
 	has := map[string]bool{}
-	for _, h := range x.Kernel.Holders {
+	for _, h := range x.held() {
 		k.Elements = append(k.Elements, elementText(h))
 		at := h.Set + " " + h.Key[:max(0, strings.LastIndex(h.Key, " . "))]
 		has[at] = true
@@ -232,6 +234,19 @@ func (x *backer) holders() KernelState {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Element, b.Element))
 	})
 	return k
+}
+
+// held gives the elements that have the endpoint for a value.
+func (x *backer) held() []nft.Element {
+	var out []nft.Element
+	for _, g := range x.Kernel.Groups {
+		for _, e := range *g {
+			if at, ok := parseEndpoint(e.Value); ok && at.Addr() == x.of.Addr() && (x.of.Port() == 0 || at.Port() == x.of.Port()) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
 }
 
 // checked tells what is known of the endpoint's health.

@@ -2,12 +2,11 @@ package nft
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,20 +15,21 @@ import (
 
 // Lookup is what is asked of the kernel's table.
 type Lookup struct {
-	// Frontend names the group of a frontend, all elements of which are asked
-	// for; empty for none.
-	Frontend string
+	// Frontends name the groups of frontends whose elements are asked for.
+	Frontends []string
 
-	// Single are elements that are groups by themselves. Their Set and Key
-	// count. Those of sets of ranges are always given.
-	Single []Element
+	// Slots says how many slot numbers of a frontend are looked at, from 0 on,
+	// given its elements that have no slot.
+	Slots func(*Group) int
 
-	// Client is looked for in the client sets, as a client of the Frontend.
+	// Keys are elements that are asked for one by one: their Set and Key count.
+	// The elements of a frontend that are keyed by more than a slot are among
+	// them, if they are to be found. Those of sets of ranges are found anyway.
+	Keys []Element
+
+	// Client is looked for in the client sets, as a client of the first of the
+	// Frontends.
 	Client netip.Addr
-
-	// Endpoint is looked for among the values of maps; with port 0, whatever
-	// its port is.
-	Endpoint netip.AddrPort
 }
 
 // Found is what the kernel's table holds of what a Lookup asked for.
@@ -41,7 +41,7 @@ type Found struct {
 	// there are any, what elements say may not be what packets meet.
 	Faults []string
 
-	// Groups are those that were asked for, as far as they are there.
+	// Groups are what was asked for, as far as it's there.
 	Groups map[string]*Group
 
 	// Rules counts the rules of each chain.
@@ -49,9 +49,6 @@ type Found struct {
 
 	// Bindings are where client sets hold the client, by slot.
 	Bindings []Binding
-
-	// Holders are the elements that have the endpoint for a value.
-	Holders []Element
 
 	// Unsteady: somebody wrote all the while, so that something may be missing.
 	Unsteady bool
@@ -67,9 +64,13 @@ type Binding struct {
 func (f *Found) Group(id string) *Group { return f.Groups[id] }
 
 // Look asks the kernel for a few things of a table, beside whoever writes it
-// and without stopping him: by key where one is known, else by listing maps
-// and keeping what matches, so that memory doesn't grow with the table. program
-// is a table with the chains and sets that there should be.
+// and without stopping him. program is a table with the chains and sets that
+// there should be.
+//
+// It asks by keys. To list a map of 100,000 elements takes the kernel 0.6 s,
+// since for each answer it walks to where it was; a key takes it microseconds.
+// So what somebody has put where nobody looks for it, an element of a slot far
+// beyond the last, isn't found.
 func Look(program *Table, q Lookup, generation func() (uint32, error)) (*Found, error) {
 	for attempt := 1; ; attempt++ {
 		before, err := generation()
@@ -99,7 +100,7 @@ func look(program *Table, q *Lookup) (*Found, error) {
 	}
 	defer s.close()
 	l := &looking{socket: s, program: program, asked: q, found: map[string][]Element{}}
-	for _, step := range []func() error{l.readProgram, l.readElements, l.readSingle, l.readClient} {
+	for _, step := range []func() error{l.readProgram, l.readFrontends, l.readKeys, l.readRanges, l.readClient} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -107,8 +108,8 @@ func look(program *Table, q *Lookup) (*Found, error) {
 			break
 		}
 	}
-	f := &Found{Gone: !l.held.exists || l.held.dormant, Faults: l.held.faults(program), Groups: map[string]*Group{}, Rules: map[string]int{},
-		Bindings: l.bindings, Holders: l.holders}
+	f := &Found{Gone: !l.held.exists || l.held.dormant, Faults: l.held.faults(program), Groups: map[string]*Group{},
+		Rules: map[string]int{}, Bindings: l.bindings}
 	for id, elements := range l.found {
 		f.Groups[id] = NewGroup(elements)
 	}
@@ -126,7 +127,6 @@ type looking struct {
 	held     held
 	found    map[string][]Element
 	bindings []Binding
-	holders  []Element
 }
 
 // readProgram reads everything but elements.
@@ -151,19 +151,102 @@ func (l *looking) readProgram() error {
 	})
 }
 
-// readElements lists the sets whose elements can't be asked for by their keys.
-func (l *looking) readElements() error {
-	for i := range l.program.Schema.Sets {
-		set := &l.program.Schema.Sets[i]
-		if !l.held.sets[set.Name].asDefined {
-			continue
+// usable gives the schema's sets that are as they were defined.
+func (l *looking) usable() iter.Seq[*Set] {
+	return func(yield func(*Set) bool) {
+		for i := range l.program.Schema.Sets {
+			set := &l.program.Schema.Sets[i]
+			if l.held.sets[set.Name].asDefined && set.Dynamic == 0 && !yield(set) {
+				return
+			}
 		}
+	}
+}
+
+// readFrontends asks for the frontends' elements: first those that have no other
+// key, then the slots.
+func (l *looking) readFrontends() error {
+	for _, f := range l.asked.Frontends {
+		for set := range l.usable() {
+			if set.Group == len(set.Key) && !set.Interval {
+				if err := l.readKey(set, f); err != nil {
+					return err
+				}
+			}
+		}
+		slots := l.asked.Slots(NewGroup(slices.Clone(l.found[f])))
+		for set := range l.usable() {
+			if !set.hasSlotsOf(f) {
+				continue
+			}
+			for slot := range slots {
+				if err := l.readKey(set, f+" . "+itoa(slot)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// hasSlotsOf reports whether a set is a map from the slots of such a frontend:
+// there's one for each protocol.
+func (s *Set) hasSlotsOf(frontend string) bool {
+	if s.Group == 0 || s.Key[len(s.Key)-1] != Slot {
+		return false
+	}
+	proto := map[Field]string{TCPService: "tcp", UDPService: "udp", SCTPService: "sctp"}[s.Value[len(s.Value)-1]]
+	return strings.Contains(frontend, " . "+proto+" . ")
+}
+
+func (l *looking) readKeys() error {
+	for _, want := range l.asked.Keys {
+		for set := range l.usable() {
+			if set.Name == want.Set && !set.Interval {
+				if err := l.readKey(set, want.Key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readKey asks for one element.
+func (l *looking) readKey(set *Set, text string) error {
+	key, err := l.family.encode(set.Key, text)
+	if err == nil {
+		err = l.getElement(set, key, func(b []byte) { l.keep(set, decodeElement(b)) })
+	}
+	if err != nil {
+		return fmt.Errorf("set %s: %w", set.Name, err)
+	}
+	return nil
+}
+
+// readRanges lists the sets of ranges, where a key can't be asked for, and keeps
+// those of the frontends.
+func (l *looking) readRanges() error {
+	var frontends [][]byte
+	for _, f := range l.asked.Frontends {
+		key, err := l.family.encode(frontendFields, f)
+		if err != nil {
+			return err
+		}
+		frontends = append(frontends, key)
+	}
+	for set := range l.usable() {
 		var err error
 		switch {
 		case set.Interval && set.Group == 0:
-			err = l.readRanges(set)
-		case set.Group > 0 && set.Dynamic == 0:
-			err = l.readGroups(set)
+			err = l.readPlainRanges(set)
+		case set.Interval:
+			err = l.eachElement(set, func(b []byte) {
+				r := decodeElement(b)
+				if slices.ContainsFunc(frontends, func(f []byte) bool { return bytes.HasPrefix(r.key, f) }) {
+					l.keep(set, r)
+				}
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("set %s: %w", set.Name, err)
@@ -172,7 +255,7 @@ func (l *looking) readElements() error {
 	return nil
 }
 
-func (l *looking) readRanges(set *Set) error {
+func (l *looking) readPlainRanges(set *Set) error {
 	elements, _, err := l.elements(set)
 	for _, e := range elements {
 		l.found[set.GroupID(e.Key)] = []Element{e}
@@ -180,194 +263,13 @@ func (l *looking) readRanges(set *Set) error {
 	return err
 }
 
-// readGroups keeps the elements of the frontend, and those that hold the
-// endpoint. What is the frontend's is told from the first bytes of a key: of
-// 100,000 elements only those are decoded.
-func (l *looking) readGroups(set *Set) error {
-	var frontend, endpoint []byte
-	if l.asked.Frontend != "" {
-		key, err := l.family.encode(set.Key[:set.Group], l.asked.Frontend)
-		if err != nil {
-			return err
-		}
-		if len(set.Key) == set.Group {
-			return l.getElement(set, key, func(b []byte) { l.keep(set, decodeElement(b), true) })
-		}
-		frontend = key
-	}
-	if a := l.asked.Endpoint; a.Addr().IsValid() && len(set.Value) > 0 {
-		endpoint = l.family.endpoint(a)
-	}
-	if frontend == nil && endpoint == nil {
-		return nil
-	}
-	return l.eachElement(set, func(b []byte) {
-		r := decodeElement(b)
-		if frontend != nil && bytes.HasPrefix(r.key, frontend) {
-			l.keep(set, r, true)
-		}
-		if endpoint != nil && bytes.HasPrefix(r.value, endpoint) {
-			l.keep(set, r, false)
-		}
-	})
-}
-
-// keep decodes an element of the frontend, or one that holds the endpoint. One
-// that can't be decoded isn't ours: it's given as far as that goes.
-func (l *looking) keep(set *Set, r rawElement, ofFrontend bool) {
+// keep decodes an element. One that can't be decoded isn't ours: it's given as
+// far as that goes.
+func (l *looking) keep(set *Set, r rawElement) {
 	e, err := set.decode(l.family, r)
-	switch {
-	case err != nil:
-		e.Value = strings.TrimSpace(e.Value + " (" + err.Error() + ")")
-		fallthrough
-	case ofFrontend:
-		id := set.GroupID(e.Key)
-		l.found[id] = append(l.found[id], e)
-	default:
-		l.holders = append(l.holders, e)
-	}
-}
-
-func (l *looking) readSingle() error {
-	for _, want := range l.asked.Single {
-		i := slices.IndexFunc(l.program.Schema.Sets, func(s Set) bool { return s.Name == want.Set })
-		if i < 0 || !l.held.sets[want.Set].asDefined || l.program.Schema.Sets[i].Interval {
-			continue
-		}
-		set := &l.program.Schema.Sets[i]
-		key, err := l.family.encode(set.Key, want.Key)
-		if err != nil {
-			return err
-		}
-		if err := l.getElement(set, key, func(b []byte) { l.keep(set, decodeElement(b), true) }); err != nil {
-			return fmt.Errorf("set %s: %w", set.Name, err)
-		}
-	}
-	return nil
-}
-
-// readClient looks into the client set of each slot number that there is.
-func (l *looking) readClient() error {
-	if !l.asked.Client.IsValid() || l.asked.Frontend == "" {
-		return nil
-	}
-	clients := &Set{Key: append([]Field{Addr}, frontendFields...)}
-	key, err := l.family.encode(clients.Key, l.asked.Client.Unmap().String()+" . "+l.asked.Frontend)
 	if err != nil {
-		return err
+		e.Value = strings.TrimSpace(e.Value + " (" + err.Error() + ")")
 	}
-	for name := range l.held.sets {
-		slot, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
-		if err != nil || slices.ContainsFunc(l.program.Schema.Sets, func(s Set) bool { return s.Name == name }) {
-			continue
-		}
-		clients.Name = name
-		if err := l.getElement(clients, key, func(b []byte) {
-			l.bindings = append(l.bindings, Binding{Slot: slot, Left: timeLeft(b)})
-		}); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
-	}
-	slices.SortFunc(l.bindings, func(a, b Binding) int { return a.Slot - b.Slot })
-	return nil
-}
-
-// frontendFields are the columns of a frontend.
-var frontendFields = []Field{Addr, Proto, Service}
-
-// eachElement lists a set; the bytes are valid during the call.
-func (s *socket) eachElement(set *Set, visit func(element []byte)) error {
-	request := appendAttribute(ours(), unix.NFTA_SET_ELEM_LIST_SET, []byte(set.Name+"\x00"))
-	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, request, visitElements(visit))
-}
-
-// getElement asks for the element of a key. There may be none.
-func (s *socket) getElement(set *Set, key []byte, visit func(element []byte)) error {
-	element := appendAttribute(nil, unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, appendAttribute(nil, unix.NFTA_DATA_VALUE, key))
-	list := appendAttribute(nil, unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, element)
-	request := appendAttribute(ours(), unix.NFTA_SET_ELEM_LIST_SET, []byte(set.Name+"\x00"))
-	request = appendAttribute(request, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, list)
-	err := s.get(unix.NFT_MSG_GETSETELEM, 0, request, visitElements(visit))
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
-}
-
-func visitElements(visit func(element []byte)) func(answer []byte) {
-	return func(answer []byte) {
-		for number, element := range attributes(attribute(answer, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
-			if number == unix.NFTA_LIST_ELEM {
-				visit(element)
-			}
-		}
-	}
-}
-
-// timeLeft gives the time until an element is forgotten.
-func timeLeft(element []byte) time.Duration {
-	left := attribute(element, unix.NFTA_SET_ELEM_EXPIRATION)
-	if len(left) != 8 {
-		return 0
-	}
-	return time.Duration(min(binary.BigEndian.Uint64(left), maxMilliseconds)) * time.Millisecond
-}
-
-// maxMilliseconds is less than a Duration can hold.
-const maxMilliseconds = 1 << 43
-
-// encode gives the bytes of a key, or of its first columns, from nft's syntax.
-func (f Family) encode(fields []Field, text string) ([]byte, error) {
-	columns := strings.Split(text, " . ")
-	if len(columns) != len(fields) {
-		return nil, fmt.Errorf("key %q has %d columns, not %d", text, len(columns), len(fields))
-	}
-	var key []byte
-	for i, field := range fields {
-		b, err := f.encodeColumn(field, columns[i])
-		if err != nil {
-			return nil, fmt.Errorf("key %q: %w", text, err)
-		}
-		key = append(key, b...)
-	}
-	return key, nil
-}
-
-func (f Family) encodeColumn(field Field, text string) ([]byte, error) {
-	b := make([]byte, 4)
-	switch field {
-	case Proto:
-		for _, n := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
-			if string(appendProto(nil, n)) == text {
-				b[0] = n
-				return b, nil
-			}
-		}
-		return nil, fmt.Errorf("protocol %q", text)
-	case Addr:
-		a, err := netip.ParseAddr(text)
-		if err == nil && a.Is6() != (f == IPv6) {
-			err = fmt.Errorf("%s is of another family", a)
-		}
-		return a.AsSlice(), err
-	case Slot:
-		n, err := strconv.ParseUint(text, 10, 32)
-		binary.NativeEndian.PutUint32(b, uint32(n))
-		return b, err
-	}
-	n, err := strconv.ParseUint(text, 10, 16)
-	binary.BigEndian.PutUint16(b, uint16(n))
-	return b, err
-}
-
-// endpoint gives the bytes of a map's value, or those it begins with.
-func (f Family) endpoint(a netip.AddrPort) []byte {
-	if a.Addr().Is6() != (f == IPv6) {
-		return nil
-	}
-	b := a.Addr().AsSlice()
-	if a.Port() != 0 {
-		b = binary.BigEndian.AppendUint16(b, a.Port())
-	}
-	return b
+	id := set.GroupID(e.Key)
+	l.found[id] = append(l.found[id], e)
 }

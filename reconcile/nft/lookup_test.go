@@ -40,6 +40,8 @@ func lookTable(f Family) *Table {
 	return t
 }
 
+func twoSlots(*Group) int { return 2 }
+
 func lookAt(t *testing.T, program *Table, q Lookup) *Found {
 	t.Helper()
 	f, err := Look(program, q, func() (uint32, error) { return 1, nil })
@@ -61,31 +63,29 @@ func TestLook(t *testing.T) {
 			one, two, client := fmt.Sprintf(address, 1), fmt.Sprintf(address, 2), fmt.Sprintf(address, 99)
 			nftRun(t, fmt.Sprintf("add element %s pointsman affinity-3 { %s . %s . tcp . 80 timeout 1h }", f, client, two))
 
-			got := lookAt(t, want, Lookup{Frontend: two + " . tcp . 80", Client: netip.MustParseAddr(client),
-				Single: []Element{{Set: "vips", Key: two}, {Set: "vips", Key: client}}})
+			got := lookAt(t, want, Lookup{Frontends: []string{two + " . tcp . 80"}, Slots: twoSlots, Client: netip.MustParseAddr(client),
+				Keys: []Element{{Set: "vips", Key: two}, {Set: "vips", Key: client}}})
 			ids := []string{two + " . tcp . 80", "ranges " + zero(f).String() + "/1", "vips " + two}
 			for _, id := range ids {
 				if g := got.Group(id); g == nil || !slices.Equal(*g, *want.Groups[id]) {
 					t.Errorf("%s: %v, want %v", id, g, want.Groups[id])
 				}
 			}
-			if len(got.Groups) != len(ids) || got.Faults != nil || got.Gone || got.Rules["entry"] != len(entryRules) || got.Holders != nil {
+			if len(got.Groups) != len(ids) || got.Faults != nil || got.Gone || got.Rules["entry"] != len(entryRules) {
 				t.Errorf("found %+v", got)
 			}
 			if b := got.Bindings; len(b) != 1 || b[0].Slot != 3 || b[0].Left > time.Hour || b[0].Left < time.Hour-time.Minute {
 				t.Errorf("the client's bindings: %v", b)
 			}
 
-			got = lookAt(t, want, Lookup{Frontend: one + " . udp . 80", Client: netip.MustParseAddr(client)})
+			got = lookAt(t, want, Lookup{Frontends: []string{one + " . udp . 80"}, Slots: twoSlots, Client: netip.MustParseAddr(client)})
 			if len(got.Groups) != 1 || got.Bindings != nil {
 				t.Errorf("of a frontend that isn't there: %+v", got)
 			}
-			at := netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(address, 12)), 0)
-			if got := lookAt(t, want, Lookup{Endpoint: at}).Holders; len(got) != 2 || got[0].Set != "endpoints" {
-				t.Errorf("the endpoint's places: %v", got)
-			}
-			if got := lookAt(t, want, Lookup{Endpoint: netip.AddrPortFrom(at.Addr(), 81)}).Holders; got != nil {
-				t.Errorf("places of another port: %v", got)
+			few := func(g *Group) int { return len(*g) } // the verdict alone
+			got = lookAt(t, want, Lookup{Frontends: []string{one + " . tcp . 80", two + " . tcp . 80"}, Slots: few})
+			if len(got.Groups) != 3 || len(*got.Group(one + " . tcp . 80")) != 3 {
+				t.Errorf("the first slots of both: %+v", got)
 			}
 		})
 	}
@@ -111,7 +111,7 @@ func TestLookFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		nftRun(t, script)
-		got := lookAt(t, program, Lookup{Frontend: "10.0.0.1 . tcp . 80"})
+		got := lookAt(t, program, Lookup{Frontends: []string{"10.0.0.1 . tcp . 80"}, Slots: twoSlots})
 		text := strings.Join(got.Faults, "\n")
 		if !strings.Contains(text, want) || (want == "") != (text == "") {
 			t.Errorf("after %q: %q, want %q", script, text, want)
@@ -133,11 +133,11 @@ func TestLookDisturbed(t *testing.T) {
 	}
 	n := uint32(0)
 	busy := func() (uint32, error) { n++; return n, nil }
-	got, err := Look(program, Lookup{Frontend: "10.0.0.1 . tcp . 80"}, busy)
+	got, err := Look(program, Lookup{Frontends: []string{"10.0.0.1 . tcp . 80"}, Slots: twoSlots}, busy)
 	if err != nil || !got.Unsteady || len(got.Groups) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := Look(program, Lookup{Frontend: "10.0.0.1"}, busy); err == nil {
+	if _, err := Look(program, Lookup{Frontends: []string{"10.0.0.1"}, Slots: twoSlots}, busy); err == nil {
 		t.Error("a frontend without a port is none")
 	}
 	if _, err := Look(program, Lookup{}, func() (uint32, error) { return 0, unix.EPERM }); err == nil {

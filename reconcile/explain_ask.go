@@ -1,0 +1,62 @@
+package reconcile
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pointsman/reconcile/nft"
+	"pointsman/state"
+)
+
+// Ask says what has to be known of the kernel to answer a question, and gives
+// the program that should be there.
+func Ask(q Question, in *Input) (*nft.Table, nft.Lookup) {
+	x := newExplaining(q, &Evidence{Input: in})
+	all := x.endpoints()
+	l := nft.Lookup{Frontends: []string{x.key()}, Slots: slotNumbers(len(all)), Client: x.q.From, Keys: []nft.Element{
+		{Set: "cluster-ips", Key: x.q.To.Addr().String()}, {Set: "external-vips", Key: x.q.To.Addr().String()},
+	}}
+	for _, e := range all {
+		l.Keys = append(l.Keys, nft.Element{Set: "hairpin", Key: hairpinKey(e.Address, x.q.Protocol)},
+			nft.Element{Set: "sticky-record", Key: keyOf(x.key(), texts([]netip.AddrPort{e.Address})[0])})
+	}
+	return x.planner.assemble(in, nil), l
+}
+
+// spareSlots are looked at beyond the last that is in use.
+const spareSlots = 8
+
+// slotNumbers says how many slot numbers a frontend may have: as many as it has
+// endpoints, or as the chain that it leads to knows, whose name ends in it.
+func slotNumbers(endpoints int) func(*nft.Group) int {
+	return func(g *nft.Group) int {
+		n := 0
+		for _, e := range *g {
+			last, err := strconv.Atoi(e.Value[strings.LastIndexByte(e.Value, '-')+1:])
+			if err == nil {
+				n = max(n, last)
+			}
+		}
+		return max(endpoints, min(n, maxLasting)) + spareSlots
+	}
+}
+
+// AskEndpoint says what has to be known of the kernel to explain an endpoint:
+// the slots of all frontends that it backs. (Of others it can be a backend only
+// if somebody else has put it there.)
+func AskEndpoint(e netip.AddrPort, in *Input) (*nft.Table, nft.Lookup) {
+	x := newExplaining(Question{To: e}, &Evidence{Input: in})
+	l := nft.Lookup{}
+	most := 0
+	x.backed(e, func(_ *state.Service, p *state.Port, _ *state.Endpoint) {
+		most = max(most, len(p.Endpoints))
+		for _, f := range x.planner.frontends(p, in) {
+			l.Frontends = append(l.Frontends, newBuilder(f, p.Protocol).key)
+		}
+	})
+	slices.Sort(l.Frontends)
+	l.Frontends, l.Slots = slices.Compact(l.Frontends), slotNumbers(most)
+	return x.planner.assemble(in, nil), l
+}
