@@ -37,6 +37,9 @@ func newWaiter(socket, target string, grace time.Duration, out io.Writer) *waite
 // doesn't answer again before a second is over.
 const lookEvery = 2 * time.Second
 
+// newsTime is what a drain takes to get round.
+const newsTime = 500 * time.Millisecond
+
 // wait comes back without an error if nothing is left, on all hosts that are
 // alive, at two looks in a row: a connection that began just before the first may
 // not have been tracked yet. That the agent doesn't answer for a while (it's
@@ -46,7 +49,13 @@ func (w *waiter) wait(ctx context.Context) error {
 	bound := time.NewTimer(w.grace + lookEvery) // UDP flows go with the grace, which takes a moment
 	defer bound.Stop()
 	twice := false
-	for {
+	for next := newsTime; ; next = lookEvery {
+		select {
+		case <-ctx.Done():
+		case <-time.After(next):
+		case <-bound.C:
+			return w.overdue(ctx)
+		}
 		a, err := w.look(ctx)
 		switch s := sumUp(a); {
 		case ctx.Err() != nil:
@@ -63,12 +72,6 @@ func (w *waiter) wait(ctx context.Context) error {
 		default:
 			twice = s.done()
 			w.out.show(s.text(), time.Now())
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookEvery):
-		case <-bound.C:
-			return w.overdue(ctx)
 		}
 	}
 }

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pointsman/reconcile/lab"
+)
+
+// waiting is a command that waits for a drain.
+func (a *daemon) waiting(args ...string) *lab.Process {
+	a.t.Helper()
+	return must[*lab.Process](a.t)(a.node.Start("pointsman", append([]string{"drain", "--wait", "--socket", a.socket()}, args...)...))
+}
+
+// tells waits until a command has said something.
+func tells(t *testing.T, p *lab.Process, text string) {
+	t.Helper()
+	within(t, fleetBound, func() error {
+		if !strings.Contains(p.Output(), text) {
+			return fmt.Errorf("%s has not said %q but %q", p, text, p.Output())
+		}
+		return nil
+	})
+}
+
+// ends waits until a command has ended with an exit code, and said something.
+func ends(t *testing.T, p *lab.Process, code int, texts ...string) {
+	t.Helper()
+	within(t, fleetBound, func() error {
+		select {
+		case <-p.Done():
+			return nil
+		default:
+			return fmt.Errorf("%s goes on: %q", p, p.Output())
+		}
+	})
+	got := 0
+	if exit := (*exec.ExitError)(nil); errors.As(p.Wait(), &exit) {
+		got = exit.ExitCode()
+	}
+	if got != code {
+		t.Errorf("exit code %d, want %d: %s", got, code, p.Output())
+	}
+	for _, text := range texts {
+		if !strings.Contains(p.Output(), text) {
+			t.Errorf("it doesn't say %q but %q", text, p.Output())
+		}
+	}
+}
+
+// TestFleetDrainWait: what is waited for on one host are the connections that
+// another one translates. Under a drain none is lost, and UDP flows stay for as
+// long as TCP is waited for.
+func TestFleetDrainWait(t *testing.T) {
+	t.Parallel()
+	w, agents := fleetOfHomes(t, 3)
+	for _, b := range w.Backends {
+		b.Serve(lab.UDP, 53)
+	}
+	w.write("dns.yaml", service("dns", "clusterIP: 10.96.0.53, ports: ["+udp53+"]"), slice("dns/v4", udp53, "10.20.0.11@n1", "10.20.1.21@n2", "10.20.2.31@n3"))
+	await(t, row{from: w.Client, proto: lab.UDP, to: "10.96.0.53:53", by: "b1 b2 b3"})
+	n1, n3 := agents[0], agents[2]
+	stream := w.Client.Stream(t.Context(), lab.TCP, addrPort("10.96.0.20:80"), tenPerSecond)
+
+	t.Run("to zero", func(t *testing.T) {
+		conn := w.open("10.96.0.20:80", "b2")
+		p := n3.waiting("endpoint", "10.20.1.21:8080")
+		tells(t, p, "1 connection is left: 1 on n1")
+		if r := conn.Ask("still", deadline); r.Backend != "b2" {
+			t.Errorf("the open connection: %s", r)
+		}
+		conn.Close()
+		ends(t, p, 0, "no connection is left, after ")
+		drains(t, agents, "endpoint 10.20.1.21:8080 by n3")
+		n1.do("undrain", "endpoint", "10.20.1.21:8080")
+		until(t, agents, "10.20.1.21:8080", true, "")
+	})
+	t.Run("to the bound", func(t *testing.T) {
+		conn, flow := w.open("10.96.0.20:80", "b2"), w.flowTo("b2")
+		p := n3.waiting("endpoint", "10.20.1.21", "--grace", "6s")
+		tells(t, p, " connections are left: ") // with those of the flows that began before
+		until(t, agents, "10.20.1.21:8080", false, "drained by n3")
+		for range 5 {
+			if r := flow.Ask("still", deadline); r.Backend != "b2" {
+				t.Errorf("the flow is at %s before the bound", r)
+			}
+		}
+		ends(t, p, 1, "  1 by way of n1 to 10.20.1.21:8080/tcp from 192.0.2.50\n", "1 connection is left after 6s; endpoint 10.20.1.21 stays drained")
+		if r := flow.Ask("and now", deadline); r.Outcome != lab.OK || r.Backend == "b2" {
+			t.Errorf("the flow after the bound: %s", r)
+		}
+		if r := conn.Ask("still", deadline); r.Backend != "b2" {
+			t.Errorf("the open connection: %s", r)
+		}
+		conn.Close()
+		n1.do("undrain", "endpoint", "10.20.1.21")
+	})
+	t.Run("to somebody's end", func(t *testing.T) {
+		w.open("10.96.0.20:80", "b2")
+		p := n3.waiting("node", "n2")
+		tells(t, p, "1 connection is left: 1 on n1")
+		p.Kill()
+		drains(t, agents, "node n2 by n3")
+		p = n1.waiting("node", "n2")
+		tells(t, p, "1 connection is left: 1 on n1")
+		if err := p.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		ends(t, p, 1, "node n2 stays drained; pointsman undrain node n2 ends that")
+		drains(t, agents, "node n2 by n1")
+		ready(t, agents, http.StatusOK, http.StatusServiceUnavailable, http.StatusOK)
+		p = agents[1].waiting("node", "N2", "--until-boot")
+		tells(t, p, "1 connection is left: 1 on n1")
+		n3.do("undrain", "node", "n2")
+		ends(t, p, 1, "node n2 was undrained meanwhile; 1 connection is left")
+	})
+	t.Run("by a file", func(t *testing.T) { testMaintenance(t, w, agents) })
+	tally := stream.Stop()
+	if err := tally.Check(); err != nil {
+		t.Errorf("%v; %s", err, &tally)
+	}
+}
+
+// flowTo opens a UDP flow that a backend answers.
+func (w *world) flowTo(backend string) *lab.Conn {
+	w.t.Helper()
+	for port := uint16(41000); port < 41000+many; port++ {
+		c := must[*lab.Conn](w.t)(w.Client.Dial(w.t.Context(), lab.UDP, addrPort("10.96.0.53:53"), port))
+		if c.Ask("hello", deadline).Backend == backend {
+			w.t.Cleanup(func() { _ = c.Close() })
+			return c
+		}
+		_ = c.Close()
+	}
+	w.t.Fatalf("%d flows, and none to %s", many, backend)
+	return nil
+}
+
+// testMaintenance: a file on one host drains in the whole fleet, whatever the
+// agent does meanwhile, and only its removal ends that.
+func testMaintenance(t *testing.T, w *world, agents []*daemon) {
+	n1, n2 := agents[0], agents[1]
+	file := func(name string) string { return filepath.Join(n2.state, maintenanceDir, name) }
+	remove := func(name string) {
+		t.Helper()
+		if err := os.Remove(file(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(t, file("10.20.1.21:8080"), "new disk\n")
+	t.Logf("known to all after %v", drains(t, agents, "endpoint 10.20.1.21:8080 by n2"))
+	until(t, agents, "10.20.1.21:8080", false, "drained by a file on n2: new disk")
+	w.everywhere(row{to: "10.96.0.20:80", by: "b1 b3"})
+	if out := sh(t, n1.node, "pointsman get drains --socket "+n1.socket()); !strings.Contains(out, "file on n2") || !strings.Contains(out, "new disk") {
+		t.Error(out)
+	}
+	for a, want := range map[*daemon]string{n1: "is drained by a file on n2, which would drain it again: remove 10.20.1.21:8080 there", n2: "remove " + file("10.20.1.21:8080")} {
+		if out, err := a.ctl("undrain", "endpoint", "10.20.1.21:8080"); err == nil || !strings.Contains(out+err.Error(), want) {
+			t.Errorf("%s: %v, %s", a, err, out)
+		}
+	}
+	replace(t, file("web"), "")
+	n2.degraded(`"web": not the name of an endpoint`)
+	remove("web")
+	n2.end(syscall.SIGKILL)
+	n2.start()
+	n2.healthy()
+	drains(t, agents, "endpoint 10.20.1.21:8080 by n2")
+	n2.end(syscall.SIGTERM)
+	remove("10.20.1.21:8080")
+	replace(t, file("10.20.2.31"), "")
+	n2.start()
+	drains(t, agents, "endpoint 10.20.2.31 by n2")
+	remove("10.20.2.31")
+	drains(t, agents)
+	w.everywhere(row{to: "10.96.0.20:80", by: "b1 b2 b3"})
+}
