@@ -37,12 +37,12 @@ type savedPort struct {
 
 // Save writes what the Totals of the next process begin with.
 func (t *Totals) Save(w io.Writer) error {
-	saved := savedTotals{Pairs: make([]savedPair, 0, len(t.seen)), Ports: make([]savedPort, 0, len(t.totals))}
+	saved := savedTotals{Pairs: make([]savedPair, 0, len(t.seen)), Ports: make([]savedPort, 0, len(t.sums))}
 	for p, s := range t.seen {
 		saved.Pairs = append(saved.Pairs, savedPair{p.Protocol, p.Frontend, p.Endpoint, s.count, s.expires})
 	}
-	for n, sum := range t.totals {
-		saved.Ports = append(saved.Ports, savedPort{n.Namespace, n.Name, n.Port, n.Protocol, sum.all, sum.endpoints})
+	for n, s := range t.sums {
+		saved.Ports = append(saved.Ports, savedPort{n.Namespace, n.Name, n.Port, n.Protocol, s.all, s.endpoints})
 	}
 	return json.NewEncoder(w).Encode(saved)
 }
@@ -55,14 +55,14 @@ func LoadTotals(r io.Reader) (*Totals, error) {
 	}
 	t := NewTotals()
 	for _, p := range saved.Pairs {
-		t.seen[Pair{p.Protocol, p.Frontend, p.Endpoint}] = sighting{p.Count, p.Expires}
+		t.seen[Pair{p.Protocol, p.Frontend, p.Endpoint}] = &sighting{p.Count, p.Expires}
 	}
 	for _, p := range saved.Ports {
-		sum := &total{all: p.Total, endpoints: p.Endpoints}
-		if sum.endpoints == nil {
-			sum.endpoints = map[netip.AddrPort]uint64{}
+		s := &sum{all: p.Total, endpoints: p.Endpoints}
+		if s.endpoints == nil {
+			s.endpoints = map[netip.AddrPort]uint64{}
 		}
-		t.totals[PortName{state.ObjectName{Namespace: p.Namespace, Name: p.Service}, p.Port, p.Protocol}] = sum
+		t.sums[PortName{state.ObjectName{Namespace: p.Namespace, Name: p.Service}, p.Port, p.Protocol}] = s
 	}
 	return t, nil
 }

@@ -38,11 +38,11 @@ type EndpointConnections struct {
 
 // Totals turn what the kernel counts into totals that never go down as long as
 // the port or endpoint is served. The kernel forgets a pair that's idle for a
-// day, and everything if somebody flushes the ruleset, so it adds up what comes
-// to each pair. It isn't safe for concurrent use.
+// day, and everything if somebody flushes the ruleset, so it's added up what
+// comes to each pair. They aren't safe for concurrent use.
 type Totals struct {
-	seen   map[Pair]sighting
-	totals map[PortName]*total
+	seen map[Pair]*sighting
+	sums map[PortName]*sum
 
 	input          *Input // what served was made of
 	served, before serving
@@ -54,14 +54,15 @@ type sighting struct {
 	expires time.Time
 }
 
-type total struct {
+// sum is a Service port's.
+type sum struct {
 	all       uint64
 	endpoints map[netip.AddrPort]uint64
 }
 
 // NewTotals makes totals that begin with what the kernel shows first.
 func NewTotals() *Totals {
-	return &Totals{seen: map[Pair]sighting{}, totals: map[PortName]*total{}}
+	return &Totals{seen: map[Pair]*sighting{}, sums: map[PortName]*sum{}}
 }
 
 // Take adds what was read from the kernel at a time, and then told apart by
@@ -70,71 +71,76 @@ func NewTotals() *Totals {
 func (t *Totals) Take(now time.Time, read []PairCount, in *Input) {
 	if in != t.input {
 		t.input, t.before, t.served = in, t.served, servingOf(in)
+		t.follow()
 	}
-	t.follow()
 	for _, c := range read {
-		last := t.seen[c.Pair].count
-		t.seen[c.Pair] = sighting{c.Count, now.Add(c.Expires)}
-		if c.Count < last {
-			last = 0 // the counter began anew
+		s := t.seen[c.Pair]
+		if s == nil {
+			s = &sighting{}
+			t.seen[c.Pair] = s
 		}
-		t.add(c.Pair, c.Count-last)
+		fresh := c.Count - s.count
+		if c.Count < s.count {
+			fresh = c.Count // the counter began anew
+		}
+		if fresh > 0 {
+			t.add(c.Pair, fresh)
+		}
+		s.count, s.expires = c.Count, now.Add(c.Expires)
 	}
 	t.before = t.served
 	// A list that's read while elements come and go may lack one, so its
 	// absence alone doesn't say that the kernel has forgotten it.
-	maps.DeleteFunc(t.seen, func(_ Pair, s sighting) bool { return !s.expires.After(now) })
+	maps.DeleteFunc(t.seen, func(_ Pair, s *sighting) bool { return !s.expires.After(now) })
 }
 
-// follow drops the totals of what isn't served any more, and begins those of
-// what is new.
+// follow drops the sums of what isn't served any more, and begins those of what
+// is new.
 func (t *Totals) follow() {
-	maps.DeleteFunc(t.totals, func(n PortName, _ *total) bool { return t.served.ports[n] == nil })
-	for name, endpoints := range t.served.ports {
-		sum := t.totals[name]
-		if sum == nil {
-			sum = &total{endpoints: map[netip.AddrPort]uint64{}}
-			t.totals[name] = sum
+	old := t.sums
+	t.sums = make(map[PortName]*sum, len(t.served.ports))
+	for _, p := range t.served.ports {
+		if p.sum = old[p.name]; p.sum == nil {
+			p.sum = &sum{endpoints: map[netip.AddrPort]uint64{}}
 		}
-		maps.DeleteFunc(sum.endpoints, func(e netip.AddrPort, _ uint64) bool { return !endpoints[e] })
+		t.sums[p.name] = p.sum
+		maps.DeleteFunc(p.sum.endpoints, func(e netip.AddrPort, _ uint64) bool { return !p.has(e) })
 	}
 }
 
-// add adds to the totals of the port whose frontend and endpoint a pair is. An
+// add adds to the sums of the port whose frontend and endpoint a pair is. An
 // endpoint may have left since its connections came.
 func (t *Totals) add(p Pair, count uint64) {
-	name, ok := t.served.frontends[frontend{p.Protocol, p.Frontend}]
-	if !ok {
+	f := frontend{p.Protocol, p.Frontend}
+	port := t.served.frontends[f]
+	if port == nil {
 		return
 	}
-	sum, here := t.totals[name], t.served.ports[name][p.Endpoint]
+	here := port.has(p.Endpoint)
 	if here {
-		sum.endpoints[p.Endpoint] += count
+		port.sum.endpoints[p.Endpoint] += count
 	}
-	if here || t.before.ports[name][p.Endpoint] {
-		sum.all += count
+	if was := t.before.frontends[f]; here || was != nil && was.name == port.name && was.has(p.Endpoint) {
+		port.sum.all += count
 	}
 }
 
 // Ports gives the totals of all Service ports that are served, sorted.
 func (t *Totals) Ports() []PortConnections {
-	var ports []PortConnections
-	for name, endpoints := range t.served.ports {
-		p := PortConnections{PortName: name, Total: t.totals[name].all}
-		for e := range endpoints {
-			p.Endpoints = append(p.Endpoints, EndpointConnections{e, t.totals[name].endpoints[e]})
+	ports := make([]PortConnections, len(t.served.ports))
+	for i, p := range t.served.ports {
+		ports[i] = PortConnections{PortName: p.name, Total: p.sum.all, Endpoints: make([]EndpointConnections, len(p.endpoints))}
+		for k, e := range p.endpoints {
+			ports[i].Endpoints[k] = EndpointConnections{e.Address, p.sum.endpoints[e.Address]}
 		}
-		slices.SortFunc(p.Endpoints, func(a, b EndpointConnections) int { return a.Address.Compare(b.Address) })
-		ports = append(ports, p)
 	}
-	slices.SortFunc(ports, func(a, b PortConnections) int { return a.PortName.Compare(b.PortName) })
 	return ports
 }
 
-// serving tells whose a frontend is, and which endpoints its port has.
+// serving tells whose a frontend is.
 type serving struct {
-	frontends map[frontend]PortName
-	ports     map[PortName]map[netip.AddrPort]bool
+	frontends map[frontend]*servedPort
+	ports     []*servedPort // sorted
 }
 
 type frontend struct {
@@ -142,39 +148,48 @@ type frontend struct {
 	address  netip.AddrPort
 }
 
+type servedPort struct {
+	name      PortName
+	endpoints []state.Endpoint // sorted by address
+	sum       *sum
+}
+
+func (p *servedPort) has(endpoint netip.AddrPort) bool {
+	_, found := slices.BinarySearchFunc(p.endpoints, endpoint, func(e state.Endpoint, a netip.AddrPort) int { return e.Address.Compare(a) })
+	return found
+}
+
 // servingOf gives what this host serves. Of two Services that claim one
 // frontend the first has it, as in the kernel.
 func servingOf(in *Input) serving {
-	s := serving{map[frontend]PortName{}, map[PortName]map[netip.AddrPort]bool{}}
+	s := serving{frontends: map[frontend]*servedPort{}}
 	for _, service := range in.Services {
 		for i := range service.Ports {
 			p := &service.Ports[i]
 			if len(p.Frontends) == 0 {
 				continue
 			}
-			name := PortName{service.ObjectName, p.Name, p.Protocol}
-			s.ports[name] = make(map[netip.AddrPort]bool, len(p.Endpoints))
+			port := &servedPort{name: PortName{service.ObjectName, p.Name, p.Protocol}, endpoints: p.Endpoints}
+			s.ports = append(s.ports, port)
 			for _, f := range p.Frontends {
-				s.claim(in, name, f)
-			}
-			for k := range p.Endpoints {
-				s.ports[name][p.Endpoints[k].Address] = true
+				s.claim(in, port, f)
 			}
 		}
 	}
+	slices.SortFunc(s.ports, func(a, b *servedPort) int { return a.name.Compare(b.name) })
 	return s
 }
 
 // claim notes whose a frontend is, a NodePort's at each of its addresses.
-func (s *serving) claim(in *Input, name PortName, f state.Frontend) {
+func (s *serving) claim(in *Input, port *servedPort, f state.Frontend) {
 	addresses := []netip.Addr{f.Address}
 	if f.Kind == state.NodePort {
 		addresses = slices.DeleteFunc(slices.Clone(in.NodePortAddresses), func(a netip.Addr) bool { return a.Is6() != f.Address.Is6() })
 	}
 	for _, a := range addresses {
-		key := frontend{name.Protocol, netip.AddrPortFrom(a, f.Port)}
-		if _, taken := s.frontends[key]; !taken {
-			s.frontends[key] = name
+		key := frontend{port.name.Protocol, netip.AddrPortFrom(a, f.Port)}
+		if s.frontends[key] == nil {
+			s.frontends[key] = port
 		}
 	}
 }
