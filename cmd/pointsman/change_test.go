@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"pointsman/reconcile/lab"
+	"pointsman/state/event"
 )
 
 // simple writes a Service with one backend into a file of its own.
@@ -40,7 +41,7 @@ func TestC43OneBadManifest(t *testing.T) {
 	if code := n1.degraded("the last good version"); code != http.StatusOK {
 		t.Errorf("healthz is %d: the kernel is as it should be", code)
 	}
-	n1.said("b.yaml:2")
+	n1.happened(event.ManifestRefused, "b.yaml:2")
 	if n := n1.metric("pointsman_manifests_stale_objects"); n != 1 {
 		t.Errorf("%v objects are stale, want 1", n)
 	}
@@ -54,6 +55,7 @@ func TestC43OneBadManifest(t *testing.T) {
 
 	w.simple("b", "10.96.0.2", "10.20.0.11")
 	await(t, row{from: c, to: "10.96.0.2:80", by: "b1"})
+	n1.happened(event.ManifestFixed, "b.yaml has no errors any more")
 	eventually(t, func() error {
 		if _, h, err := n1.health(); err != nil || len(h.Degraded) > 0 {
 			return fmt.Errorf("%v %q", err, h.Degraded)

@@ -241,3 +241,26 @@ func TestWatchEventsEndsWithItsReader(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// happened waits until the agent tells of an event, and gives the latest of its
+// sort.
+func (a *daemon) happened(reason event.Reason, text string) event.Event {
+	a.t.Helper()
+	var found event.Event
+	eventually(a.t, func() error {
+		var answer eventsAnswer
+		if err := a.ask(&answer, "events"); err != nil {
+			return err
+		}
+		for _, e := range answer.Events {
+			if e.Reason == reason && strings.Contains(e.Message, text) {
+				found = e
+			}
+		}
+		if found.Reason == "" {
+			return fmt.Errorf("%s: no %s %q in %+v", a, reason, text, answer.Events)
+		}
+		return nil
+	})
+	return found
+}

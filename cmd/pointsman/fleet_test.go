@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"pointsman/reconcile/lab"
+	"pointsman/state/event"
 )
 
 // The fleet's tests measure as gossip.md's targets do: period 2 s, timeout 1 s,
@@ -223,8 +224,21 @@ func TestFleetBackendDies(t *testing.T) {
 	until(t, agents, "10.20.0.12:8080", true, "")
 	await(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
 
+	watch := must[*lab.Process](t)(agents[2].node.Start("pointsman", "get", "events", "-w", "--socket", agents[2].socket()))
 	b2.Close()
 	t.Logf("a dead process is out on every host after %v", until(t, agents, "10.20.0.12:8080", false, "down: "))
+	for _, a := range agents {
+		e := a.happened(event.EndpointDown, "10.20.0.12:8080 of default/web is down: ")
+		if !strings.Contains(e.Message, ": connection refused") || e.Object != "Service default/web" || e.Endpoint != "10.20.0.12:8080" {
+			t.Errorf("%+v", e)
+		}
+	}
+	eventually(t, func() error {
+		if out := watch.Output(); strings.Count(out, "10.20.0.12:8080 of default/web is down: ") != 1 {
+			return fmt.Errorf("a watcher sees:\n%s", out)
+		}
+		return nil
+	})
 	w.everywhere(row{to: "10.96.0.20:80", by: "b1"})
 	e := must[endpointAnswer](t)(agents[0].endpoint("10.20.0.12:8080"))
 	if len(e.Votes) != 3 || e.Serving || e.Terminating {
@@ -234,8 +248,11 @@ func TestFleetBackendDies(t *testing.T) {
 	b1.Close()
 	until(t, agents, "10.20.0.11:8080", true, "kept, since too few would be left: ")
 	agents[0].degraded("served by endpoints that fail their probes: default/web")
+	agents[0].happened(event.ServedAnyway, "default/web is served by endpoints that fail their probes")
 	w.Backends[1].Serve(lab.TCP, 8080)
 	t.Logf("back on every host after %v", until(t, agents, "10.20.0.12:8080", true, ""))
 	until(t, agents, "10.20.0.11:8080", false, "down: ")
+	agents[0].happened(event.EnoughEndpoints, "default/web")
+	agents[0].happened(event.EndpointUp, "10.20.0.12:8080 of default/web is up: ")
 	await(t, row{from: w.Client, to: "10.96.0.20:80", by: "b2"})
 }

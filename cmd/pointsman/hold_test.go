@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"pointsman/reconcile/lab"
+	"pointsman/state/event"
 )
 
 // shop writes a file of Services, 10.96.1.1 and so on, each of one backend.
@@ -69,6 +70,7 @@ func TestC62ChangeHeld(t *testing.T) {
 	if held.Services.Gone != 17 || held.Services.Before != 20 || n1.metric("pointsman_manifests_held") != 1 || n1.metric("pointsman_manifests_stale") != 1 {
 		t.Errorf("%+v", held)
 	}
+	n1.happened(event.ChangeHeld, "to="+held.To)
 	check(t, gone, stays)
 	n1.restart(syscall.SIGKILL)
 	if again := n1.holds(); again.To != held.To || again.From != held.From {
@@ -97,6 +99,7 @@ func TestC62ChangeHeld(t *testing.T) {
 	gone.by, gone.want, stays.by = "", lab.Unreachable, "b2"
 	await(t, stays)
 	await(t, gone)
+	n1.happened(event.ChangeApproved, "to="+held.To)
 	n1.healthy()
 	if s := n1.status(); s.Held != nil || s.Serves != held.To || n1.metric("pointsman_manifests_held") != 0 {
 		t.Errorf("%+v", s)

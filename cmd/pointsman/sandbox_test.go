@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"pointsman/reconcile/lab"
@@ -24,7 +27,8 @@ mount -t overlay overlay -o lowerdir="$host/lib":/var/lib /var/lib
 mount --bind "$host/etc" /etc/pointsman
 mount --bind "$host/lib/pointsman-sync" /var/lib/pointsman-sync
 mount -t tmpfs tmpfs /run
-mkdir /run/pointsman /run/credentials
+mkdir -p /run/pointsman /run/credentials /run/systemd/journal
+mount --bind "$host/journal" /run/systemd/journal
 mount --bind "$host/credentials" /run/credentials
 mount --bind "$host/run" /run/pointsman
 mount --bind "$host/lib/pointsman" /var/lib/pointsman
@@ -40,11 +44,26 @@ done </proc/self/mountinfo
 cd /
 exec "$@"`
 
+// journald starts systemd's, with a directory of ours for its sockets and
+// one for what it writes.
+const journald = `set -e
+mount -t overlay overlay -o lowerdir="$0/machine":/etc /etc
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/journal /run/log/journal
+mount --bind "$0/journal" /run/systemd/journal
+mount --bind "$0/log" /run/log/journal
+exec /lib/systemd/systemd-journald`
+
+// intoJournal runs a command whose standard error systemd would have connected to
+// the journal.
+const intoJournal = `export JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2); exec "$0" "$@"`
+
 // unitHost is a host's directories of ours, and systemd's ear.
 type unitHost struct {
-	t    *testing.T
-	node *lab.Host
-	dir  string // etc, run, lib and credentials
+	t      *testing.T
+	node   *lab.Host
+	dir    string // etc, run, lib, credentials, and those of the journal
+	logged bool   // in the journal
 
 	mu   sync.Mutex
 	told []string
@@ -54,7 +73,7 @@ type unitHost struct {
 func newUnitHost(t *testing.T, node *lab.Host) *unitHost {
 	t.Helper()
 	h := &unitHost{t: t, node: node, dir: t.TempDir()}
-	for _, d := range []string{"etc/manifests", "run", "lib/pointsman", "lib/pointsman-sync", "credentials/pointsman.service"} {
+	for _, d := range []string{"etc/manifests", "run", "lib/pointsman", "lib/pointsman-sync", "credentials/pointsman.service", "journal", "log", "machine"} {
 		if err := os.MkdirAll(filepath.Join(h.dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -75,6 +94,41 @@ func (h *unitHost) write(name, text string) {
 	if err := os.WriteFile(filepath.Join(h.dir, name), []byte(text), 0o644); err != nil {
 		h.t.Fatal(err)
 	}
+}
+
+// journald has what services log written to a journal.
+func (h *unitHost) journald() {
+	h.t.Helper()
+	h.logged = true
+	h.write("machine/machine-id", "3d1219c7c4c5404aaa1f6d2a48adfda4\n")
+	// Not on the node: ip netns exec hides the cgroups, without which it doesn't start.
+	cmd := exec.CommandContext(h.t.Context(), "unshare", "--mount", "sh", "-c", journald, h.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = cmd.Wait() }) // it's killed, by the context
+	eventually(h.t, func() error {
+		conn, err := (&net.Dialer{}).DialContext(h.t.Context(), "unixgram", filepath.Join(h.dir, "journal/socket"))
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+}
+
+// journal waits until the journal has a record of some fields, and gives it as
+// journalctl shows it.
+func (h *unitHost) journal(fields ...string) (out string) {
+	h.t.Helper()
+	eventually(h.t, func() (err error) {
+		out, err = h.node.Run(h.t.Context(), "journalctl", append([]string{"-q", "-o", "short", "-D", filepath.Join(h.dir, "log")}, fields...)...)
+		if err == nil && out == "" {
+			err = fmt.Errorf("nothing of %q in the journal", fields)
+		}
+		return err
+	})
+	return out
 }
 
 // listen keeps what is told until the test ends.
@@ -126,6 +180,9 @@ func (h *unitHost) exec(u unit, setting string, env ...string) *lab.Process {
 		args = append(args, "WATCHDOG_USEC="+watchdog[0]+"000000")
 	}
 	args = append(append(args, u["Environment"]...), env...)
+	if h.logged {
+		args = append(args, "sh", "-c", intoJournal)
+	}
 	args = append(args, h.filtered(u)...)
 	command := strings.Fields(strings.TrimPrefix(u[setting][0], "-"))
 	return must[*lab.Process](h.t)(h.node.Start("unshare", append(args, command...)...))

@@ -65,6 +65,7 @@ func TestServiceAlone(t *testing.T) {
 	if err := os.Chmod(filepath.Join(s.host.dir, "etc"), 0o777); err != nil { // so that it's the disk that forbids it
 		t.Fatal(err)
 	}
+	s.host.journald()
 	s.start()
 	s.heard("EXTEND_TIMEOUT_USEC=", 2)
 	if s.host.count("READY=1") > 0 {
@@ -83,11 +84,30 @@ func TestServiceAlone(t *testing.T) {
 	s.unprivileged("10.20.0.11")
 	s.end(syscall.SIGTERM)
 	s.heard("STOPPING=1", 1)
+	s.journaled()
 	check(t, row{name: "stopped", from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
 	s.start()
 	s.heard("READY=1", 3)
 	if n := s.metric("pointsman_nftables_elements_written_total"); n != 0 {
 		t.Errorf("a restart wrote %v elements", n)
+	}
+}
+
+// journaled checks that what was logged is in the journal, and can be asked for by
+// its fields.
+func (s *unitService) journaled() {
+	s.t.Helper()
+	for fields, want := range map[string]string{
+		"POINTSMAN_REASON=ManifestsLoaded POINTSMAN_SERVICES=1": "manifests loaded (files=1 services=1",
+		"POINTSMAN_REASON=Stopped PRIORITY=6":                   "pointsman stopped; the rules stay in place",
+		"POINTSMAN_REASON=LastStateKept PRIORITY=3":             "the last state stays in force (why=",
+	} {
+		if out := s.host.journal(strings.Fields(fields)...); !strings.Contains(out, " pointsman[") || !strings.Contains(out, want) {
+			s.t.Errorf("%s: no %q in\n%s", fields, want, out)
+		}
+	}
+	if out := s.Output(); out != "" {
+		s.t.Errorf("not in the journal:\n%s", out)
 	}
 }
 

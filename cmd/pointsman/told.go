@@ -33,7 +33,7 @@ type complained struct {
 
 // String names the object or the file.
 func (c complained) String() string {
-	if c.object == (manifest.Key{}) {
+	if c.file != "" {
 		return c.file
 	}
 	return c.object.String()
@@ -54,8 +54,8 @@ func complaints(r *manifest.Result) []complaint {
 	at, texts := map[complained]int{}, [][]string{}
 	for _, p := range r.Problems {
 		about := complained{severity: p.Severity, object: p.Object}
-		if p.Object == (manifest.Key{}) {
-			about.file = p.Source.File
+		if p.Object.Name == "" {
+			about.object, about.file = manifest.Key{}, p.Source.File
 		}
 		i, known := at[about]
 		if !known {

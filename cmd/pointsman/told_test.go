@@ -46,8 +46,9 @@ func TestChangeText(t *testing.T) {
 // problem is one of an object, or of a file if that has no name.
 func problem(severity manifest.Severity, file, name, message string) manifest.Problem {
 	p := manifest.Problem{Severity: severity, Source: state.Source{File: file, Line: 1}, Message: message}
+	p.Object.Kind = manifest.KindService // which may be all that can be told
 	if name != "" {
-		p.Object = manifest.Key{Kind: manifest.KindService, ObjectName: state.ObjectName{Namespace: "shop", Name: name}}
+		p.Object.ObjectName = state.ObjectName{Namespace: "shop", Name: name}
 	}
 	return p
 }
