@@ -26,75 +26,90 @@ const maxNames = 200
 
 func (c *control) names(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	reply(w, namesAnswer{fewest(c.namesOf(q.Get("kind"), q.Get("namespace")), q.Get("prefix"))})
+	list := nameList{prefix: q.Get("prefix")}
+	c.listNames(&list, q.Get("kind"), q.Get("namespace"))
+	reply(w, namesAnswer{list.fewest()})
 }
 
-// fewest gives the first names with a prefix, and the last: a shell completes as
-// much as all that it's told have in common, and so have the two ends of a sorted
-// list.
-func fewest(all []nameAnswer, prefix string) []nameAnswer {
-	all = slices.DeleteFunc(all, func(n nameAnswer) bool { return !strings.HasPrefix(n.Name, prefix) })
+// nameList takes in names with a prefix.
+type nameList struct {
+	prefix string
+	names  []nameAnswer
+}
+
+// add takes in a name. There may be 100,000 endpoints: what can't be told any
+// more is forgotten on the way.
+func (l *nameList) add(name, about string) {
+	if name == "" || !strings.HasPrefix(name, l.prefix) {
+		return
+	}
+	if l.names = append(l.names, nameAnswer{name, about}); len(l.names) > 20*maxNames {
+		l.names = l.fewest()
+	}
+}
+
+// fewest gives the first names, and the last: a shell completes as much as all
+// that it's told have in common, and so have the two ends of a sorted list.
+func (l *nameList) fewest() []nameAnswer {
+	all := append([]nameAnswer{}, l.names...)
 	slices.SortFunc(all, func(a, b nameAnswer) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.About, b.About)) })
 	all = slices.CompactFunc(all, func(a, b nameAnswer) bool { return a.Name == b.Name })
 	if len(all) > maxNames {
 		all = append(all[:maxNames-1], all[len(all)-1])
 	}
-	return append([]nameAnswer{}, all...)
-}
-
-// namesOf gives all names of a kind. Of one that it doesn't know there are none.
-func (c *control) namesOf(kind, namespace string) []nameAnswer {
-	switch kind {
-	case "nodes":
-		return c.nodeNames()
-	case "held":
-		return c.heldNames()
-	}
-	if of, drained := strings.CutPrefix(kind, "drained-"); drained {
-		return c.drainedNames(strings.TrimSuffix(of, "s") + " ")
-	}
-	d := c.source.latest.Load()
-	if d == nil {
-		return nil
-	}
-	var all []nameAnswer
-	for _, s := range d.Services {
-		all = append(all, serviceNames(kind, namespace, s)...)
-	}
 	return all
 }
 
-// serviceNames gives the names of a kind that a Service has.
-func serviceNames(kind, namespace string, s *state.Service) []nameAnswer {
+// listNames lists the names of a kind. Of one that it doesn't know there are none.
+func (c *control) listNames(l *nameList, kind, namespace string) {
 	switch kind {
-	case "namespaces":
-		return []nameAnswer{{Name: s.Namespace}}
-	case "services":
-		return []nameAnswer{{Name: s.ObjectName.String()}}
-	case "service-names":
-		if namespace == "" || namespace == s.Namespace {
-			return []nameAnswer{{Name: s.Name}}
-		}
-	case "frontends", "endpoints":
-		var all []nameAnswer
-		for i := range s.Ports {
-			all = append(all, addressNames(kind, s, &s.Ports[i])...)
-		}
-		return all
+	case "nodes":
+		c.listNodes(l)
+		return
+	case "held":
+		c.listHeld(l)
+		return
 	}
-	return nil
+	if of, drained := strings.CutPrefix(kind, "drained-"); drained {
+		c.listDrained(l, strings.TrimSuffix(of, "s")+" ")
+		return
+	}
+	if d := c.source.latest.Load(); d != nil {
+		for _, s := range d.Services {
+			l.ofService(kind, namespace, s)
+		}
+	}
 }
 
-// addressNames gives the addresses of a port's frontends, or of its endpoints: each
+// ofService lists the names of a kind that a Service has.
+func (l *nameList) ofService(kind, namespace string, s *state.Service) {
+	switch kind {
+	case "namespaces":
+		l.add(s.Namespace, "")
+	case "services":
+		l.add(s.ObjectName.String(), "")
+	case "service-names":
+		if namespace == "" || namespace == s.Namespace {
+			l.add(s.Name, "")
+		}
+	case "frontends", "endpoints":
+		for i := range s.Ports {
+			p := &s.Ports[i]
+			l.ofPort(kind, s.ObjectName.String()+" "+portText(p.Name, string(p.Protocol)), p)
+		}
+	}
+}
+
+// ofPort lists the addresses of a port's frontends, or of its endpoints: each
 // with the port and without, which means all of them. NodePorts have no address.
-func addressNames(kind string, s *state.Service, p *state.Port) (all []nameAnswer) {
-	about := s.ObjectName.String() + " " + portText(p.Name, string(p.Protocol))
+func (l *nameList) ofPort(kind, about string, p *state.Port) {
 	if kind == "endpoints" {
 		for i := range p.Endpoints {
 			a := p.Endpoints[i].Address
-			all = append(all, nameAnswer{a.String(), about}, nameAnswer{a.Addr().String(), "all its ports"})
+			l.add(a.String(), about)
+			l.add(a.Addr().String(), "all its ports")
 		}
-		return all
+		return
 	}
 	for _, f := range p.Frontends {
 		if f.Kind == state.NodePort {
@@ -104,38 +119,33 @@ func addressNames(kind string, s *state.Service, p *state.Port) (all []nameAnswe
 		if p.Protocol != state.TCP {
 			name += "/" + string(p.Protocol)
 		}
-		all = append(all, nameAnswer{name, about})
+		l.add(name, about)
 	}
-	return all
 }
 
-func (c *control) nodeNames() []nameAnswer {
+func (c *control) listNodes(l *nameList) {
 	s := c.fleet.Status()
-	all := []nameAnswer{{Name: c.source.nodeName, About: "this host"}}
+	l.add(c.source.nodeName, "")
 	for _, m := range s.View.Members {
-		all = append(all, nameAnswer{m.Name, m.State.String()})
+		l.add(m.Name, m.State.String())
 	}
 	for _, name := range s.Absent() {
-		all = append(all, nameAnswer{name, "absent"})
+		l.add(name, "absent")
 	}
-	return all
 }
 
-func (c *control) drainedNames(kind string) (all []nameAnswer) {
+func (c *control) listDrained(l *nameList, kind string) {
 	for _, d := range c.fleet.Health().Drains {
 		if name, ok := strings.CutPrefix(d.Target.String(), kind); ok {
-			all = append(all, nameAnswer{name, d.Reason})
+			l.add(name, d.Reason)
 		}
 	}
-	return all
 }
 
-func (c *control) heldNames() []nameAnswer {
-	f := c.source.inForce.Load()
-	if f == nil || f.held == nil {
-		return nil
+func (c *control) listHeld(l *nameList) {
+	if f := c.source.inForce.Load(); f != nil && f.held != nil {
+		h := heldOf(f.held)
+		l.add(h.To, "the hash of what is held")
+		l.add(h.Commit, "the commit that is held")
 	}
-	h := heldOf(f.held)
-	return slices.DeleteFunc([]nameAnswer{{h.To, "the hash of what is held"}, {h.Commit, "the commit that is held"}},
-		func(n nameAnswer) bool { return n.Name == "" })
 }
