@@ -1,14 +1,20 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pointsman/reconcile"
 	"pointsman/reconcile/lab"
@@ -155,6 +161,50 @@ func TestConnectionMetrics(t *testing.T) {
 	}
 	if text := sh(t, n1, "nft list table ip pointsman"); strings.Contains(text, "set connections") {
 		t.Errorf("switched off, there is\n%s", text)
+	}
+}
+
+// TestConnectionsAreReadInMeasure: a reading that takes long isn't made for each
+// scrape, and one that fails leaves what was read before.
+func TestConnectionsAreReadInMeasure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		readings, fails := 0, error(nil)
+		n := &connections{
+			latest: func() *reconcile.Input { return &reconcile.Input{} },
+			read: func() ([]reconcile.PairCount, error) {
+				readings++
+				time.Sleep(time.Second)
+				return make([]reconcile.PairCount, readings), fails
+			},
+			log: slog.New(slog.DiscardHandler), totals: reconcile.NewTotals(),
+		}
+		look := func(want, pairs int) {
+			t.Helper()
+			if got := n.look(time.Now()); readings != want || got.v4 != pairs {
+				t.Errorf("%d readings, %d pairs; want %d, %d", readings, got.v4, want, pairs)
+			}
+		}
+		look(1, 1)
+		look(1, 1)
+		time.Sleep(share * time.Second)
+		look(2, 2)
+		fails = errors.New("no buffer space available")
+		time.Sleep(share * time.Second)
+		look(3, 2)
+	})
+}
+
+// TestDamagedTotals: a file that can't be read is no reason not to count.
+func TestDamagedTotals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), connectionsFile)
+	if _, err := readTotals(path); err != nil {
+		t.Errorf("no file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(`{"pairs": [{"count": -1}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if totals, err := readTotals(path); totals == nil || err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a damaged file: %v, %v", totals, err)
 	}
 }
 
