@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -134,10 +135,31 @@ func (r resource[A, R]) show(ctx context.Context, v view) error {
 	return err
 }
 
+// writeYAML writes the objects one by one: at once, 100,000 endpoints take 1.5 GiB.
+func (l *objectList) writeYAML(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "apiVersion: %s\nkind: %s\nitems:", l.APIVersion, l.Kind)
+	if len(l.Items) == 0 {
+		b.WriteString(" []")
+	}
+	b.WriteByte('\n')
+	for _, item := range l.Items {
+		text, err := manifest.YAML(item)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(b, "- %s\n", strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n  "))
+	}
+	return b.Flush()
+}
+
 // writeAs writes a value as json or yaml.
 func writeAs(format string, w io.Writer, v any) error {
 	if format == "json" {
 		return writeJSON(w, v)
+	}
+	if l, ok := v.(*objectList); ok {
+		return l.writeYAML(w)
 	}
 	text, err := manifest.YAML(v)
 	if err != nil {
