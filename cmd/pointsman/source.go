@@ -41,7 +41,7 @@ type source struct {
 	latest    atomic.Pointer[reconcile.Desired]
 	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
 	inForce   atomic.Pointer[inForce]         // nil before there is anything
-	reported  map[complained]string           // what is wrong with the manifests, as it was told
+	reported  map[complained]*complaint       // what is wrong with the manifests, as it was told
 	unsaved   bool                            // the last good objects are not in the state directory yet
 	ephemeral string                          // the ports that were warned of
 }

@@ -18,17 +18,17 @@ import (
 const maxLogged = 20
 
 // complaint is all that is wrong with one object, or with a file where that can't
-// be told, of one severity.
+// be told.
 type complaint struct {
-	about complained
-	at    state.Source
-	text  string
+	about    complained
+	at       state.Source
+	severity manifest.Severity // the worst
+	text     string
 }
 
 type complained struct {
-	severity manifest.Severity
-	object   manifest.Key
-	file     string // where no object is meant
+	object manifest.Key
+	file   string // where no object is meant
 }
 
 // String names the object or the file.
@@ -47,32 +47,33 @@ func (c complained) event() string {
 	return c.object.String()
 }
 
-// complaints gathers the problems of a result, in their order.
-func complaints(r *manifest.Result) []complaint {
+// complaints gathers problems: errors first, each sort in its order.
+func complaints(problems []manifest.Problem) []*complaint {
 	const most = 3
-	var all []complaint
-	at, texts := map[complained]int{}, [][]string{}
-	for _, p := range r.Problems {
-		about := complained{severity: p.Severity, object: p.Object}
-		if p.Object.Name == "" {
-			about.object, about.file = manifest.Key{}, p.Source.File
+	var all []*complaint
+	of, texts := map[complained]*complaint{}, map[complained][]string{}
+	for _, severity := range []manifest.Severity{manifest.Error, manifest.Warning} {
+		for _, p := range problems {
+			if p.Severity != severity {
+				continue
+			}
+			about := complained{object: p.Object}
+			if p.Object.Name == "" {
+				about = complained{file: p.Source.File}
+			}
+			if of[about] == nil {
+				of[about] = &complaint{about: about, at: p.Source, severity: severity}
+				all = append(all, of[about])
+			}
+			texts[about] = append(texts[about], p.String())
 		}
-		i, known := at[about]
-		if !known {
-			i = len(all)
-			at[about] = i
-			all, texts = append(all, complaint{about: about, at: p.Source}), append(texts, nil)
-		}
-		texts[i] = append(texts[i], p.String())
 	}
-	for i := range all {
-		if n := len(texts[i]); n > most {
-			texts[i] = append(texts[i][:most], fmt.Sprintf("and %d more", n-most))
+	for _, c := range all {
+		t := texts[c.about]
+		if n := len(t) - most; n > 0 {
+			t = append(t[:most], fmt.Sprintf("and %d more", n))
 		}
-		all[i].text = all[i].about.String() + ": " + strings.Join(texts[i], "; ")
-		if all[i].about.severity == manifest.Error && slices.Contains(r.Stale, all[i].about.object) {
-			all[i].text += "; its last good version is served"
-		}
+		c.text = c.about.String() + ": " + strings.Join(t, "; ")
 	}
 	return all
 }
@@ -81,15 +82,16 @@ func complaints(r *manifest.Result) []complaint {
 // thing now, and what no longer is.
 func (s *source) report(r *manifest.Result) {
 	s.judged.Store(r)
-	now, fresh := map[complained]string{}, []complaint{}
-	for _, c := range complaints(r) {
-		if now[c.about] = c.text; s.reported[c.about] != c.text {
+	now, fresh := map[complained]*complaint{}, []*complaint{}
+	for _, c := range complaints(r.Problems) {
+		now[c.about] = c
+		if was := s.reported[c.about]; was == nil || was.text != c.text {
 			fresh = append(fresh, c)
 		}
 	}
 	for _, c := range fresh[:min(len(fresh), maxLogged)] {
 		level, reason := slog.LevelWarn, event.ManifestWarning
-		if c.about.severity == manifest.Error {
+		if c.severity == manifest.Error {
 			level, reason = slog.LevelError, event.ManifestRefused
 		}
 		s.log.Log(context.Background(), level, c.text, "reason", reason, "object", c.about.event(), "file", c.at)
@@ -102,10 +104,10 @@ func (s *source) report(r *manifest.Result) {
 }
 
 // tellFixed logs what was refused and isn't any more.
-func (s *source) tellFixed(now map[complained]string) {
+func (s *source) tellFixed(now map[complained]*complaint) {
 	var fixed []complained
-	for about := range s.reported {
-		if _, still := now[about]; !still && about.severity == manifest.Error {
+	for about, was := range s.reported {
+		if is := now[about]; was.severity == manifest.Error && (is == nil || is.severity != manifest.Error) {
 			fixed = append(fixed, about)
 		}
 	}

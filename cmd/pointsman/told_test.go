@@ -64,35 +64,28 @@ func TestReport(t *testing.T) {
 		return a
 	}}))}
 	bad, warned := manifest.Error, manifest.Warning
-	twice := problem(bad, "a.yaml", "a", "one")
-	two := problem(bad, "a.yaml", "a", "two")
-	many := []manifest.Problem{twice, two, two, two, two}
+	one, two, odd := problem(bad, "a.yaml", "a", "one"), problem(bad, "a.yaml", "a", "two"), problem(warned, "a.yaml", "a", "odd")
+	refused := func(text string) string {
+		return `level=ERROR msg="Service shop/a: ` + text + `" reason=ManifestRefused object="Service shop/a" file=a.yaml:1` + "\n"
+	}
 	for i, step := range []struct {
 		problems []manifest.Problem
-		stale    bool
 		want     string
 	}{
-		{nil, false, ""},
-		{[]manifest.Problem{twice, two, problem(warned, "a.yaml", "a", "odd")}, false,
-			`level=ERROR msg="Service shop/a: a.yaml:1: one; a.yaml:1: two" reason=ManifestRefused object="Service shop/a" file=a.yaml:1` + "\n" +
-				`level=WARN msg="Service shop/a: a.yaml:1: warning: odd" reason=ManifestWarning object="Service shop/a" file=a.yaml:1`},
-		{[]manifest.Problem{twice, two}, false, ""},
-		{[]manifest.Problem{twice}, true,
-			`level=ERROR msg="Service shop/a: a.yaml:1: one; its last good version is served" reason=ManifestRefused object="Service shop/a" file=a.yaml:1`},
-		{append(many, problem(bad, "b.yaml", "", "no YAML")), false,
-			`level=ERROR msg="Service shop/a: a.yaml:1: one; a.yaml:1: two; a.yaml:1: two; and 2 more" reason=ManifestRefused object="Service shop/a" file=a.yaml:1` + "\n" +
-				`level=ERROR msg="b.yaml: b.yaml:1: no YAML" reason=ManifestRefused file=b.yaml:1`},
-		{nil, false,
+		{nil, ""},
+		{[]manifest.Problem{odd, one, two}, refused("a.yaml:1: one; a.yaml:1: two; a.yaml:1: warning: odd")},
+		{[]manifest.Problem{odd, one, two}, ""},
+		{[]manifest.Problem{one}, refused("a.yaml:1: one")},
+		{[]manifest.Problem{one, two, two, two, two, problem(bad, "b.yaml", "", "no YAML")}, refused("a.yaml:1: one; a.yaml:1: two; a.yaml:1: two; and 2 more") +
+			`level=ERROR msg="b.yaml: b.yaml:1: no YAML" reason=ManifestRefused file=b.yaml:1` + "\n"},
+		{[]manifest.Problem{odd}, `level=WARN msg="Service shop/a: a.yaml:1: warning: odd" reason=ManifestWarning object="Service shop/a" file=a.yaml:1` + "\n" +
 			`level=INFO msg="Service shop/a has no errors any more" reason=ManifestFixed object="Service shop/a" file=""` + "\n" +
-				`level=INFO msg="b.yaml has no errors any more" reason=ManifestFixed file=b.yaml`},
+			`level=INFO msg="b.yaml has no errors any more" reason=ManifestFixed file=b.yaml` + "\n"},
+		{nil, ""},
 	} {
 		log.Reset()
-		r := &manifest.Result{Problems: step.problems}
-		if step.stale {
-			r.Stale = []manifest.Key{twice.Object}
-		}
-		s.report(r)
-		if got := strings.TrimSpace(log.String()); got != step.want {
+		s.report(&manifest.Result{Problems: step.problems})
+		if got := log.String(); got != step.want {
 			t.Errorf("step %d:\n%s\nnot\n%s", i, got, step.want)
 		}
 	}
