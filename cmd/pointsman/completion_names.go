@@ -60,7 +60,7 @@ func askNames(ctx context.Context, socket string, q nameQuery) []candidate {
 // the line as it is, and what nodes are called is heard from others. Brackets
 // around an address match no file that is likely to be there.
 func harmless(name string) bool {
-	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:/[]_-") == ""
+	return name != "" && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:/[]_-") == ""
 }
 
 // flagValues is what a flag's value may be: one of its choices, a name that the

@@ -63,6 +63,8 @@ var arguments = map[string]func(before []string, names namer) offer{
 	"get services":  serviceArgument,
 	"get endpoints": serviceArgument,
 	"get events":    serviceArgument,
+	"get problems":  serviceArgument,
+	"get nodes":     func(before []string, names namer) offer { return first(before, someOf(names("nodes"))) },
 	"explain":       explainArgument,
 	"drain":         func(before []string, names namer) offer { return drainArgument(before, names, "") },
 	"undrain":       func(before []string, names namer) offer { return drainArgument(before, names, "drained-") },

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/urfave/cli/v2"
+
 	"pointsman/reconcile"
 	"pointsman/state"
 )
@@ -75,6 +77,7 @@ func TestOffers(t *testing.T) {
 		{"explain 10.96.0.10:80 ", ""},
 		{"get events ", "services-or-names"},
 		{"get events --type ", "Normal Warning"},
+		{"get nodes ", "nodes"},
 		{"drain ", "node endpoint service"},
 		{"drain node ", "nodes"},
 		{"drain --for 1h endpoint ", "endpoints"},
@@ -88,13 +91,19 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestArgumentsAreOfCommands: a command that gets another name keeps what its
-// arguments are.
-func TestArgumentsAreOfCommands(t *testing.T) {
+// TestArgumentsOfAllCommands: a command that takes arguments has them completed,
+// and one that gets another name keeps that.
+func TestArgumentsOfAllCommands(t *testing.T) {
+	takes := map[string]bool{}
+	eachCommand(app(io.Discard, io.Discard).Commands, "", func(path string, c *cli.Command) { takes[path] = c.ArgsUsage != "" })
 	for path := range arguments {
-		l := readLine(app(io.Discard, io.Discard), append(strings.Fields(path), ""))
-		if got := strings.Join(l.path, " "); got != path {
-			t.Errorf("%q is no command: %q", path, got)
+		if !takes[path] {
+			t.Errorf("%q takes no arguments, or is no command", path)
+		}
+	}
+	for path, some := range takes {
+		if some && arguments[path] == nil {
+			t.Errorf("the arguments of %q can't be completed", path)
 		}
 	}
 }
@@ -118,7 +127,7 @@ func TestFewestNames(t *testing.T) {
 func TestNamesThatShellsWouldRun(t *testing.T) {
 	for name, want := range map[string]bool{
 		"shop/web": true, "10.96.0.10:53/udp": true, "[fd00::1]:80": true, "n-1_a.b": true,
-		"": false, "$(reboot)": false, "a b": false, "n1;reboot": false, "n1\n": false, "`reboot`": false, "~root": false,
+		"": false, "$(reboot)": false, "a b": false, "n1;reboot": false, "n1\n": false, "`reboot`": false, "~root": false, "--for": false,
 	} {
 		if harmless(name) != want {
 			t.Errorf("%q: %v", name, !want)
