@@ -213,11 +213,11 @@ func (x *explaining) untranslated(v *view) Fate {
 	case v.holds("cluster-ips", v.to.String()):
 		return Fate{Verdict: Refused, Why: "it's a ClusterIP, and no port of it"}
 	case v.within("service-cidrs", v.to):
-		return Fate{Verdict: Dropped, Why: "it's within --service-cidr, and no Service has it"}
+		return Fate{Verdict: Dropped, Why: "it's within --service-cidr, and no Service has it here"}
 	case v.holds("external-vips", v.to.String()):
 		return Fate{Verdict: Passes, Looping: true, Why: "it's a VIP, and no port of it; refused only where it would leave by the interface it came in by"}
 	}
-	return Fate{Verdict: Passes, Why: "no Service has it"}
+	return Fate{Verdict: Passes, Why: "no Service has it here"}
 }
 
 // masquerade is the chain masquerading, but for hairpins.

@@ -21,6 +21,7 @@ type KernelState struct {
 	Differences []Difference `json:"differences,omitempty"`
 	Faults      []string     `json:"faults,omitempty"` // of the table, its chains and sets
 	Unsteady    bool         `json:"unsteady,omitempty"`
+	Behind      bool         `json:"behind,omitempty"` // something else is to be served by now
 	Remedy      string       `json:"remedy,omitempty"` // what becomes of the differences
 }
 

@@ -16,10 +16,10 @@ import (
 
 // Context is what an answer needs that the loop doesn't know.
 type Context struct {
-	Declared    []*state.Service // what this host serves, before health and drains
-	Elsewhere   []*state.Service // what only others serve
-	InternalIPs []netip.Addr     // of this node's manifest
-	Verdicts    *state.Verdicts
+	Desired   *Desired         // what is to be served now; nil if nothing is known
+	Declared  []*state.Service // what this host serves, before health and drains
+	Elsewhere []*state.Service // what only others serve
+	Verdicts  *state.Verdicts
 }
 
 // errNotYet: nobody has said yet what is to be served.
@@ -27,9 +27,9 @@ var errNotYet = errors.New("nothing is in force yet, so that there is nothing to
 
 // Explain answers a question about this host. It may be called beside Run, of
 // which it disturbs nothing: it reads the kernel with sockets of its own.
-func (l *Loop) Explain(ctx context.Context, q Question, c *Context) (*Explanation, error) {
+func (l *Loop) Explain(ctx context.Context, q Question, now func() *Context) (*Explanation, error) {
 	return calm(ctx, func() (*Explanation, *KernelState, error) {
-		in := l.Latest()
+		in, c := l.Latest(), now()
 		if in == nil {
 			return nil, nil, errNotYet
 		}
@@ -42,15 +42,15 @@ func (l *Loop) Explain(ctx context.Context, q Question, c *Context) (*Explanatio
 		ev.Tally = tally
 		out := Explain(q, ev)
 		out.Kernel.Error, out.Connections.Error = why, problem
-		l.remedy(&out.Kernel)
+		l.remedy(&out.Kernel, in.isBehind(c.Desired))
 		return out, &out.Kernel, nil
 	})
 }
 
 // ExplainEndpoint explains an endpoint, as Explain does an address.
-func (l *Loop) ExplainEndpoint(ctx context.Context, e netip.AddrPort, c *Context) (*EndpointExplanation, error) {
+func (l *Loop) ExplainEndpoint(ctx context.Context, e netip.AddrPort, now func() *Context) (*EndpointExplanation, error) {
 	return calm(ctx, func() (*EndpointExplanation, *KernelState, error) {
-		in := l.Latest()
+		in, c := l.Latest(), now()
 		if in == nil {
 			return nil, nil, errNotYet
 		}
@@ -63,9 +63,14 @@ func (l *Loop) ExplainEndpoint(ctx context.Context, e netip.AddrPort, c *Context
 		ev.Tally = tally
 		out := ExplainEndpoint(e, ev, c.Verdicts)
 		out.Kernel.Error, out.Connections.Error = why, problem
-		l.remedy(&out.Kernel)
+		l.remedy(&out.Kernel, in.isBehind(c.Desired))
 		return out, &out.Kernel, nil
 	})
+}
+
+// isBehind reports whether something else is to be served by now.
+func (in *Input) isBehind(d *Desired) bool {
+	return d != nil && !slices.Equal(in.Services, d.Services)
 }
 
 // The loop is given some time to finish what it's about: a difference that's
@@ -78,7 +83,7 @@ const (
 func calm[T any](ctx context.Context, look func() (*T, *KernelState, error)) (*T, error) {
 	for try := 1; ; try++ {
 		out, kernel, err := look()
-		if err != nil || kernel.OK() || try == calmTries {
+		if err != nil || kernel.OK() && !kernel.Behind || try == calmTries {
 			return out, err
 		}
 		select {
@@ -95,7 +100,11 @@ func (l *Loop) evidence(in *Input, c *Context, of netip.Addr) *Evidence {
 	if familyOf(of) == nft.IPv6 {
 		stack = addrs.V6
 	}
-	_, why := host.NodePortAddresses(stack, c.InternalIPs, l.NodePortCIDRs)
+	var internalIPs []netip.Addr
+	if c.Desired != nil {
+		internalIPs = c.Desired.InternalIPs
+	}
+	_, why := host.NodePortAddresses(stack, internalIPs, l.NodePortCIDRs)
 	return &Evidence{Input: in, Declared: c.Declared, Elsewhere: c.Elsewhere, NodePortsWhy: why}
 }
 
@@ -132,8 +141,9 @@ func (t *Tally) count(ctx context.Context, f nft.Family, of host.ConnectionFilte
 }
 
 // remedy says what becomes of what is wrong.
-func (l *Loop) remedy(k *KernelState) {
-	if k.OK() {
+func (l *Loop) remedy(k *KernelState, behind bool) {
+	k.Behind = behind
+	if k.OK() && !behind {
 		return
 	}
 	status := l.Health.Status(time.Now())
@@ -141,6 +151,8 @@ func (l *Loop) remedy(k *KernelState) {
 	switch {
 	case !status.Healthy && i >= 0:
 		k.Remedy = "the agent can't repair it: " + strings.TrimPrefix(status.Degraded[i], "nftables: ")
+	case behind:
+		k.Remedy = "a change is about to be programmed"
 	default:
 		k.Remedy = "the agent repairs it as soon as the kernel tells of it, and within --resync at the latest"
 	}

@@ -150,7 +150,7 @@ func TestExplain(t *testing.T) {
 			"192.0.2.50: passes (it's an address of this host: what listens there answers)\n" +
 				"30080 is a NodePort of Service default/web: NodePorts of n1 answer on 192.0.2.11"},
 		{"a NodePort on loopback", explainInput(), "127.0.0.1:30080", "127.0.0.1",
-			"127.0.0.1: passes (no Service has it)\n30080 is a NodePort of Service default/web: NodePorts of n1 answer on 192.0.2.11, and never on loopback"},
+			"127.0.0.1: passes (no Service has it here)\n30080 is a NodePort of Service default/web: NodePorts of n1 answer on 192.0.2.11, and never on loopback"},
 		{"external policy Local", explainInput(localPolicy), "198.51.100.1:80", "",
 			"outside: served 10.20.0.1:8080 (externalTrafficPolicy: Local)\nthis host: " + both + " " + ownIs + "\n" +
 				"10.20.0.2:8080 is on n2, and the policy is Local"},
@@ -185,10 +185,10 @@ func TestExplain(t *testing.T) {
 		{"another protocol, as asked", explainInput(), "10.96.0.2:53/TCP", "192.0.2.50",
 			"192.0.2.50: refused (it's a ClusterIP, and no port of it)\n10.96.0.2:53/UDP is served, by Service default/dns\n10.96.0.2 is an address of Service default/dns: ports 53/UDP"},
 		{"another protocol, unasked", explainInput(), "10.96.0.2:53", "192.0.2.50", "192.0.2.50: " + both + " " + clusterIP},
-		{"nobody's", explainInput(), "10.96.9.9:80", "192.0.2.50", "192.0.2.50: dropped (it's within --service-cidr, and no Service has it)"},
-		{"somebody else's", explainInput(), "192.0.2.99:80", "192.0.2.50", "192.0.2.50: passes (no Service has it)"},
+		{"nobody's", explainInput(), "10.96.9.9:80", "192.0.2.50", "192.0.2.50: dropped (it's within --service-cidr, and no Service has it here)"},
+		{"somebody else's", explainInput(), "192.0.2.99:80", "192.0.2.50", "192.0.2.50: passes (no Service has it here)"},
 		{"an endpoint", explainInput(), "10.20.0.2:8080", "192.0.2.50",
-			"192.0.2.50: passes (no Service has it)\nit's an endpoint of Service default/web: see pointsman explain endpoint 10.20.0.2:8080"},
+			"192.0.2.50: passes (no Service has it here)\nit's an endpoint of Service default/web: see pointsman explain endpoint 10.20.0.2:8080"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := explained(tt.in, tt.to, tt.from).summary(); got != tt.want {
@@ -231,7 +231,7 @@ func TestExplainContested(t *testing.T) {
 	}
 	elsewhere := web(func(s *state.Service) { s.Nodes, s.Source = []string{"n7"}, state.Source{File: "far.yaml", Line: 1} })
 	x = explained(&Input{Node: Node{Name: "n1"}}, "10.96.0.1:80", "192.0.2.50", func(ev *Evidence) { ev.Elsewhere = []*state.Service{elsewhere} })
-	want := "192.0.2.50: passes (no Service has it)\nService default/web (far.yaml:1) has it on n7 only (pointsman/node-selector), and this is n1"
+	want := "192.0.2.50: passes (no Service has it here)\nService default/web (far.yaml:1) has it on n7 only (pointsman/node-selector), and this is n1"
 	if got := x.summary(); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}

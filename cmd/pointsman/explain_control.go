@@ -71,7 +71,7 @@ func (c *control) explain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	x, err := c.loop.Explain(r.Context(), q, c.explainContext())
+	x, err := c.loop.Explain(r.Context(), q, c.explainContext)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -91,7 +91,7 @@ func (c *control) explainEndpoint(w http.ResponseWriter, r *http.Request, addres
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	x, err := c.loop.ExplainEndpoint(r.Context(), e, c.explainContext())
+	x, err := c.loop.ExplainEndpoint(r.Context(), e, c.explainContext)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -107,10 +107,7 @@ func (c *control) explainEndpoint(w http.ResponseWriter, r *http.Request, addres
 
 // explainContext is what the loop isn't told.
 func (c *control) explainContext() *reconcile.Context {
-	out := &reconcile.Context{Verdicts: &c.fleet.Health().Verdicts}
-	if d := c.source.latest.Load(); d != nil {
-		out.InternalIPs = d.InternalIPs
-	}
+	out := &reconcile.Context{Desired: c.source.latest.Load(), Verdicts: &c.fleet.Health().Verdicts}
 	if f := c.source.inForce.Load(); f != nil {
 		out.Declared = servedBy(f.result.Services, c.source.nodeName)
 		for _, s := range f.result.Services {

@@ -88,11 +88,10 @@ func (p *walk) backing(b *reconcile.Backing) {
 }
 
 func (p *walk) checked(b *reconcile.Backing) {
-	text := "probe: " + b.Check.Probe
+	text := "probe: " + b.Check.Probe + "; " + b.Check.Verdict
 	if b.Check.Probe == "" {
-		text = "no probe: it follows its host"
+		text = "no probe: it's good as long as its host lives"
 	}
-	text += "; " + b.Check.Verdict
 	if !b.Check.Since.IsZero() {
 		text += " since " + timeText(b.Check.Since)
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"pointsman/state/manifest"
 )
 
@@ -25,20 +23,10 @@ func writeExplained(w io.Writer, format string, answer any, text func(*walk)) er
 		_, err = w.Write(out)
 		return err
 	}
-	p := &walk{colour: onScreen(w) && os.Getenv("NO_COLOR") == ""}
+	p := &walk{colour: isTerminal(w) && os.Getenv("NO_COLOR") == ""}
 	text(p)
 	_, err := w.Write(p.Bytes())
 	return err
-}
-
-// onScreen reports whether somebody looks at what is written.
-func onScreen(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }
 
 // walk is a text in the making: sections with a title at the margin.
