@@ -51,7 +51,7 @@ func (s *source) recall() {
 func (s *source) hold() {
 	h := s.ledger.held
 	if shown := s.inForce.Load(); shown == nil || shown.held == nil || shown.held.to != h.to {
-		s.log.Error("a change is held", "reason", event.ChangeHeld, "to", h.to.Hash, "commit", h.to.Commit, "why", strings.Join(h.verdict.Reasons, "; "),
+		s.log.Error("a change is held", "reason", event.ChangeHeld, "object", manifestsObject(h.to), "to", h.to.Hash, "commit", h.to.Commit, "why", strings.Join(h.verdict.Reasons, "; "),
 			"services", h.verdict.Services.Gone, "endpoints", h.verdict.Endpoints.Gone, "release", h.release())
 	}
 	s.stay(h.String())
@@ -73,7 +73,7 @@ func (s *source) approve(name string) error {
 	if err != nil {
 		return err
 	}
-	s.log.Info("the held change was approved on this host", "reason", event.ChangeApproved, "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
+	s.log.Info("the held change was approved on this host", "reason", event.ChangeApproved, "object", manifestsObject(s.ledger.state), "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
 	s.accept(r, time.Now())
 	return nil
 }

@@ -98,7 +98,7 @@ func TestServiceAlone(t *testing.T) {
 func (s *unitService) journaled() {
 	s.t.Helper()
 	for fields, want := range map[string]string{
-		"POINTSMAN_REASON=ManifestsLoaded POINTSMAN_SERVICES=1": "manifests loaded (files=1 services=1",
+		"POINTSMAN_REASON=ManifestsLoaded POINTSMAN_SERVICES=1": "manifests loaded (files=1 services=1 stale=0 ",
 		"POINTSMAN_REASON=Stopped PRIORITY=6":                   "pointsman stopped; the rules stay in place",
 		"POINTSMAN_REASON=LastStateKept PRIORITY=3":             "the last state stays in force (why=",
 	} {

@@ -121,16 +121,26 @@ func (s *source) tellFixed(now map[complained]*complaint) {
 }
 
 // tellLoaded logs what is served now, and what became of what was served before,
-// if anything was.
+// if anything was. That nothing did is no event.
 func (s *source) tellLoaded(before *manifest.Result, files int, took time.Duration) {
-	l := s.ledger
-	text := "manifests loaded"
+	l, text := s.ledger, "manifests loaded"
+	var about []any
 	if before != nil {
-		text += ": " + changeText(change.Compare(servedBy(before.Services, s.nodeName), servedBy(l.served.Services, s.nodeName)))
+		d := change.Compare(servedBy(before.Services, s.nodeName), servedBy(l.served.Services, s.nodeName))
+		text += ": " + changeText(d)
+		if d.Empty() {
+			about = []any{"hash", l.state.Hash}
+		}
 	}
-	s.log.Info(text, "reason", event.ManifestsLoaded, "files", files, "services", len(l.served.Services), "stale", len(l.served.Stale),
-		"hash", l.state.Hash, "commit", l.state.Commit, "took", took.Round(100*time.Microsecond))
+	if about == nil {
+		about = []any{"reason", event.ManifestsLoaded, "object", manifestsObject(l.state)}
+	}
+	s.log.Info(text, append(about, "commit", l.state.Commit, "files", files, "services", len(l.served.Services), "stale", len(l.served.Stale),
+		"took", took.Round(100*time.Microsecond))...)
 }
+
+// manifestsObject names a state of the manifests, for its events.
+func manifestsObject(s pastState) string { return "Manifests " + s.Hash }
 
 // changeText sums a change up, with the first Services of each sort.
 func changeText(d *change.Diff) string {
