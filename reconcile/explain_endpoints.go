@@ -59,6 +59,7 @@ const (
 	whyOtherNode   = "other-node"
 	whyOtherZone   = "other-zone"
 	whyServiceIP   = "service-address"
+	whyStranger    = "stranger"
 )
 
 // Seen is what an observer says of an endpoint.
@@ -98,6 +99,25 @@ func (x *explaining) endpointFates(clients []ClientFate) []EndpointFate {
 			f.Why = append(f.Why, Reason{whyServiceIP, "is a ClusterIP itself: what is translated to it is refused"})
 		}
 		out = append(out, f)
+	}
+	return append(out, x.strangers(clients)...)
+}
+
+// strangers are what the kernel sends connections to, and is no endpoint.
+func (x *explaining) strangers(clients []ClientFate) []EndpointFate {
+	var out []EndpointFate
+	for i := range clients {
+		for _, at := range clients[i].Now().Endpoints {
+			if slices.ContainsFunc(x.claim.port.Endpoints, func(e state.Endpoint) bool { return e.Address == at }) {
+				continue
+			}
+			k := slices.IndexFunc(out, func(f EndpointFate) bool { return f.Address == at })
+			if k < 0 {
+				k = len(out)
+				out = append(out, EndpointFate{Address: at, Why: []Reason{{whyStranger, "is no endpoint of the Service port"}}})
+			}
+			out[k].Actual = append(out[k].Actual, clients[i].Clients)
+		}
 	}
 	return out
 }

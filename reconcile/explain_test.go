@@ -279,7 +279,7 @@ func TestExplainKernel(t *testing.T) {
 			"passes (no rule of pointsman's is asked)\n  should be " + both + " " + clusterIP + "\nno table", false},
 		{"an endpoint too much", with(without(), nft.Element{Set: "endpoints-tcp", Key: key + " . 2", Value: "10.20.0.9 . 8080"}),
 			"served 10.20.0.1:8080 10.20.0.2:8080 10.20.0.9:8080 " + clusterIP + "\n  should be " + both + " " + clusterIP +
-				"\nextra endpoints-tcp { " + key + " . 2 : 10.20.0.9 . 8080 }", false},
+				"\n10.20.0.9:8080 is no endpoint of the Service port\nextra endpoints-tcp { " + key + " . 2 : 10.20.0.9 . 8080 }", false},
 		{"another verdict", with(func(e nft.Element) (nft.Element, bool) {
 			if e.Set == "services" && e.Key == key {
 				e.Value = "drop"

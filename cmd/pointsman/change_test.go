@@ -85,6 +85,8 @@ func TestC44FailedTransaction(t *testing.T) {
 				t.Errorf("healthz is %d while nothing can be programmed", code)
 			}
 			check(t, row{name: "traffic meanwhile", from: w.Client, to: "10.96.0.20:80", by: "b1"})
+			n1.explains("10.96.0.20:80", "the kernel isn't as it should be", "10.20.0.11:8080 - too much is no endpoint of the Service port", "10.20.0.12:8080 - missing",
+				"changed endpoints-tcp { 10.96.0.20 . tcp . 80 . 0 : 10.20.0.11 . 8080 }, should be 10.20.0.12 . 8080", "the agent can't repair it: ", "the fault that the test made")
 			if err := os.Remove(fault); err != nil {
 				t.Fatal(err)
 			}

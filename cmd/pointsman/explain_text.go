@@ -24,7 +24,7 @@ func concluded(x *reconcile.Explanation) string {
 		text += ": " + why
 	}
 	switch a := x.Affinity; {
-	case first.Actual != nil && !sameFate(first.Actual, &first.Intent):
+	case first.Actual != nil && (first.Actual.Verdict != first.Intent.Verdict || first.Actual.Masquerade != first.Intent.Masquerade):
 		text += "; it should be " + fateText(&first.Intent, x)
 	case !x.Kernel.OK():
 		text += "; but the kernel isn't as it should be"

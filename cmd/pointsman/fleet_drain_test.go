@@ -66,6 +66,8 @@ func TestFleetDrainEndpoint(t *testing.T) {
 		if r := conn.Ask("still", deadline); r.Backend != "b2" {
 			t.Errorf("the open connection: %s", r)
 		}
+		agents[0].explains("10.96.0.20:80 --from "+w.Client.Addr4().String(), "served by 2 of 3 endpoints", "is draining (endpoint "+target+", by n3 until ", ": disk)",
+			"10.20.1.21:8080 1 open 0 closing gets no new ones; stays until it ends", "to 10.20.1.21:8080, as ")
 		agents[0].do("undrain", "endpoint", target)
 		t.Logf("back on every host after %v", until(t, agents, "10.20.1.21:8080", true, ""))
 		w.everywhere(row{to: "10.96.0.20:80", by: "b1 b2 b3"})

@@ -40,6 +40,10 @@ func TestFleetHTTPProbe(t *testing.T) {
 		t.Logf("%q is out on every host after %v", f.saw, until(t, agents, f.addr, false, f.saw))
 		to := map[string]string{"b2": "10.96.0.20:80", "b3": "10.96.0.21:80"}[f.backend]
 		w.everywhere(row{to: to, by: "b1"})
+		for _, a := range agents {
+			a.explains(to, "served by 1 of 2 endpoints", f.addr+" ", "not used fails its probes (", "n1: "+f.saw+" since 20")
+			a.explains("endpoint "+f.addr, "gets connections by none", "declared ready, serving, not terminating", "n1: "+f.saw+" since 20")
+		}
 		f.site.status.Store(http.StatusOK)
 		t.Logf("back on every host after %v", until(t, agents, f.addr, true, ""))
 		w.everywhere(row{to: to, by: "b1 " + f.backend})
