@@ -104,7 +104,8 @@ func TestFleetDrainWait(t *testing.T) {
 		n1.do("undrain", "endpoint", "10.20.1.21")
 	})
 	t.Run("to somebody's end", func(t *testing.T) {
-		w.open("10.96.0.20:80", "b2")
+		conn := w.open("10.96.0.20:80", "b2")
+		defer conn.Close()
 		p := n3.waiting("node", "n2")
 		tells(t, p, "1 connection is left: 1 on n1")
 		p.Kill()
@@ -122,6 +123,7 @@ func TestFleetDrainWait(t *testing.T) {
 		n3.do("undrain", "node", "n2")
 		ends(t, p, 1, "node n2 was undrained meanwhile; 1 connection is left")
 	})
+	t.Run("one by one", func(t *testing.T) { testOneByOne(t, w, agents) })
 	t.Run("by a file", func(t *testing.T) { testMaintenance(t, w, agents) })
 	tally := stream.Stop()
 	if err := tally.Check(); err != nil {
@@ -142,6 +144,37 @@ func (w *world) flowTo(backend string) *lab.Conn {
 	}
 	w.t.Fatalf("%d flows, and none to %s", many, backend)
 	return nil
+}
+
+// testOneByOne: the example's script, by a stand-in for ssh.
+func testOneByOne(t *testing.T, w *world, agents []*daemon) {
+	sh(t, w.Nodes[0], "conntrack -D -p udp --orig-dst 10.96.0.53 2>&1 || true") // else they are waited for until they time out
+	var hosts strings.Builder
+	for _, a := range agents {
+		fmt.Fprintf(&hosts, "%s) ns=%s socket=%s ;;\n", a.node.Name, a.node.Namespace, a.socket())
+	}
+	ssh := filepath.Join(w.dir, "ssh")
+	replace(t, ssh, "#!/bin/sh\ncase $1 in\n"+hosts.String()+"esac\nshift\nPOINTSMAN_SOCKET=$socket exec ip netns exec $ns sh -c \"$*\"\n")
+	if err := os.Chmod(ssh, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("../../examples/maintenance/one-by-one", "n1", "n2", "n3", "--", "pointsman get drains --no-headers")
+	cmd.Env = append(os.Environ(), "SSH="+ssh, "GRACE=30s")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	rest := string(out)
+	for i := range agents {
+		for _, text := range []string{"n%d: out", "no connection is left", "node n%d", "n%d: in"} {
+			text, after, found := strings.Cut(rest, strings.ReplaceAll(text, "%d", fmt.Sprint(i+1)))
+			if !found {
+				t.Fatalf("%s\nlacks what follows %q", out, text)
+			}
+			rest = after
+		}
+	}
+	drains(t, agents)
 }
 
 // testMaintenance: a file on one host drains in the whole fleet, whatever the

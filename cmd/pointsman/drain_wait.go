@@ -64,7 +64,7 @@ func (w *waiter) wait(ctx context.Context) error {
 			twice = false
 			w.out.show(err.Error(), time.Now())
 		case !a.Drained:
-			return w.end(a, "%s was undrained meanwhile; %s", w.target, s.left())
+			return w.end(nil, "%s was undrained meanwhile; %s", w.target, s.left())
 		case s.done() && twice:
 			w.out.say(fmt.Sprintf("no connection is left, after %v", time.Since(began).Round(time.Second)))
 			w.out.say(s.deadText())

@@ -63,6 +63,16 @@ var examples = map[string]example{
 			{from: w.Client, to: "[2001:db8:96::81]:80", by: "b1"},
 		}
 	}},
+	"maintenance": {ports: []uint16{8080}, rows: func(w *world) []row {
+		file := filepath.Join(w.dir, "state-n1", maintenanceDir, "10.20.1.21:8080")
+		replace(w.t, file, "new disk\n")
+		await(w.t, row{from: w.Client, to: "10.96.0.80:80", by: "b1 b3"})
+		if err := os.Remove(file); err != nil {
+			w.t.Fatal(err)
+		}
+		await(w.t, row{from: w.Client, to: "10.96.0.80:80", by: "b1 b2 b3"})
+		return nil
+	}},
 	"pinning": {pin: true, ports: []uint16{8080}, rows: func(w *world) []row {
 		return []row{
 			{from: w.Client, to: "10.96.195.56:80", by: "b1 b2"}, {from: w.Client, to: "192.0.2.13:31873", by: "b1 b2"},
