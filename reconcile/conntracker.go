@@ -281,6 +281,11 @@ func newConntrackMetrics(r prometheus.Registerer) conntrackMetrics {
 		}, family),
 	}
 	r.MustRegister(m.duration, m.deleted, m.failures)
+	for _, f := range families() { // they begin with zero: see Metrics.begin
+		m.duration.WithLabelValues(string(f))
+		m.deleted.WithLabelValues(string(f))
+		m.failures.WithLabelValues(string(f))
+	}
 	return m
 }
 

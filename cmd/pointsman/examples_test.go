@@ -73,6 +73,12 @@ var examples = map[string]example{
 		await(w.t, row{from: w.Client, to: "10.96.0.80:80", by: "b1 b2 b3"})
 		return nil
 	}},
+	"monitoring": {ports: []uint16{3000, 9090}, rows: func(w *world) []row {
+		return []row{
+			{from: w.Client, to: "10.96.0.60:9090", by: "b1 b2"}, {from: w.Nodes[2], to: "10.96.0.60:9090", by: "b1 b2"},
+			{from: w.Client, to: "10.96.0.61:80", by: "b1"},
+		}
+	}},
 	"pinning": {pin: true, ports: []uint16{8080}, rows: func(w *world) []row {
 		return []row{
 			{from: w.Client, to: "10.96.195.56:80", by: "b1 b2"}, {from: w.Client, to: "192.0.2.13:31873", by: "b1 b2"},
