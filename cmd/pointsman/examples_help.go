@@ -75,7 +75,7 @@ var samples = map[string][]sample{
 	},
 	"drain": {
 		{"Take this host out of service for its new kernel", "pointsman drain node --for 2h --reason 'new kernel'"},
-		{"Give a backend no new connections, on any of its ports", "pointsman drain endpoint 10.20.0.11"},
+		{"Give a backend no new connections, on any of its ports, and wait until the open ones have ended", "pointsman drain endpoint 10.20.0.11 --wait --grace 10m"},
 		{"Have other sites serve a Service", "pointsman drain service shop/web"},
 	},
 	"undrain": {
