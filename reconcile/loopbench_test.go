@@ -76,7 +76,7 @@ func newLoop(t testing.TB, change func(*Config)) *loopBench {
 		change(&cfg)
 	}
 	var err error
-	if b.watcher, err = host.NewWatcher(time.Millisecond); err != nil {
+	if b.watcher, err = host.NewWatcher(time.Millisecond, cfg.Log); err != nil {
 		t.Fatal(err)
 	}
 	if b.loop, err = NewLoop(cfg, b.desires, b.watcher); err != nil {

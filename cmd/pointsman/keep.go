@@ -21,7 +21,7 @@ func (s *source) nothing(r *manifest.Result) string {
 	case manifest.HasErrors(r.Problems):
 		return fmt.Sprintf("no Service of %s can be served, for the errors of the manifests", s.dir)
 	case s.ledger.served == nil && !s.ledger.limits.AllowEmpty:
-		return fmt.Sprintf("no Service is left in %s (--allow-empty lets that through)", s.dir)
+		return fmt.Sprintf("there is no Service in %s yet (--allow-empty takes that for what is meant)", s.dir)
 	}
 	return ""
 }
@@ -59,12 +59,20 @@ func (s *source) hold() {
 
 // stay leaves in force what isn't what the directory means.
 func (s *source) stay(why string) {
-	s.health.Degraded("manifests", why+"; the last state stays in force")
+	s.health.Degraded("manifests", why+"; "+s.fallback())
 	if r := s.ledger.served; s.latest.Load() == nil && r != nil {
 		s.log.Warn("serving what was last good before the restart", "reason", event.LastStateKept, "services", len(r.Services))
 		s.publish(r, time.Time{})
 	}
 	s.show(why)
+}
+
+// fallback says what there is instead of what the directory means.
+func (s *source) fallback() string {
+	if s.ledger.served == nil {
+		return "nothing was served before, so the kernel stays as it is"
+	}
+	return "the last state stays in force"
 }
 
 // approve lets the held change through that is named so.

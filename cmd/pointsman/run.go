@@ -201,7 +201,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	a.source.watcher, a.source.health, a.source.fleet = a.watcher, a.health, a.fleet
 	a.source.metrics, a.source.kept = newManifestMetrics(registry, a.watcher), newKeptWatch(registry)
 	registry.MustRegister(newServedMetrics(a.source.Latest, o.loop.NodeName))
-	if a.addrs, err = host.NewWatcher(addressesSettle); err != nil {
+	if a.addrs, err = host.NewWatcher(addressesSettle, log); err != nil {
 		return nil, fmt.Errorf("addresses of this host: %w", err)
 	}
 	if err := a.newLoop(o.loop, registry); err != nil {

@@ -100,7 +100,7 @@ func (s *unitService) journaled() {
 	for fields, want := range map[string]string{
 		"POINTSMAN_REASON=ManifestsLoaded POINTSMAN_SERVICES=1": "manifests loaded (files=1 services=1 stale=0 ",
 		"POINTSMAN_REASON=Stopped PRIORITY=6":                   "pointsman stopped; the rules stay in place",
-		"POINTSMAN_REASON=LastStateKept PRIORITY=3":             "the last state stays in force (why=",
+		"POINTSMAN_REASON=LastStateKept PRIORITY=3":             "nothing was served before, so the kernel stays as it is (why=",
 	} {
 		if out := s.host.journal(strings.Fields(fields)...); !strings.Contains(out, " pointsman[") || !strings.Contains(out, want) {
 			s.t.Errorf("%s: no %q in\n%s", fields, want, out)

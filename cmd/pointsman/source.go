@@ -113,8 +113,8 @@ func (s *source) load(began time.Time) {
 	s.report(r)
 	before := s.ledger.served
 	if why := s.nothing(r); why != "" {
-		s.log.Error("the last state stays in force", "reason", event.LastStateKept, "why", why)
 		s.keep(why)
+		s.log.Error(s.fallback(), "reason", event.LastStateKept, "why", why)
 		return
 	}
 	if !s.ledger.offer(r, snapshot.Commit, began) {

@@ -30,6 +30,7 @@ type Watcher struct {
 	latest  atomic.Pointer[Addrs]
 	delay   time.Duration
 	read    func() (Addrs, error)
+	log     *slog.Logger
 }
 
 // NewWatcher subscribes, then reads: Latest is true from the beginning, and
@@ -37,7 +38,7 @@ type Watcher struct {
 //
 // Events come in bursts (an interface that comes up sends a dozen), so
 // addresses are read once the delay after the first of a burst is over.
-func NewWatcher(delay time.Duration) (*Watcher, error) {
+func NewWatcher(delay time.Duration, log *slog.Logger) (*Watcher, error) {
 	events, err := subscribe(unix.NETLINK_ROUTE, addressBuffer,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
@@ -45,7 +46,7 @@ func NewWatcher(delay time.Duration) (*Watcher, error) {
 		return nil, err
 	}
 	w := newWatcher(delay, Read)
-	w.events = events
+	w.events, w.log = events, log
 	first, err := w.read()
 	if err != nil {
 		return nil, errors.Join(err, events.file.Close())
@@ -60,6 +61,7 @@ func newWatcher(delay time.Duration, read func() (Addrs, error)) *Watcher {
 		changed: make(chan struct{}, 1),
 		delay:   delay,
 		read:    read,
+		log:     slog.New(slog.DiscardHandler),
 	}
 	w.latest.Store(&Addrs{})
 	return w
@@ -138,7 +140,7 @@ func pause(ctx context.Context, signal <-chan struct{}, delay time.Duration) boo
 func (w *Watcher) refresh() bool {
 	next, err := w.read()
 	if err != nil {
-		slog.Warn("this host's addresses can't be read; going on with those read before", "error", err)
+		w.log.Warn("this host's addresses can't be read; going on with those read before", "error", err)
 		return false
 	}
 	if !next.Equal(w.Latest()) {

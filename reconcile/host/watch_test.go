@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"testing"
@@ -14,7 +15,7 @@ import (
 
 func watch(t *testing.T, delay time.Duration) *Watcher {
 	t.Helper()
-	w, err := NewWatcher(delay)
+	w, err := NewWatcher(delay, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
