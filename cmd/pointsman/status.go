@@ -186,7 +186,7 @@ func status(c *cli.Context) error {
 }
 
 func showStatus(w io.Writer, a *statusAnswer) {
-	kernel := "as it should be since " + timeText(a.Health.LastUpdated)
+	kernel := "as it should be (last sync " + timeText(a.Health.LastUpdated) + ")"
 	if !a.Health.Healthy {
 		kernel = "not as it should be"
 	}
