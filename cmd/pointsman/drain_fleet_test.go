@@ -216,3 +216,53 @@ func testMaintenance(t *testing.T, w *world, agents []*daemon) {
 	drains(t, agents)
 	w.everywhere(row{to: "10.96.0.20:80", by: "b1 b2 b3"})
 }
+
+// TestDrainOrder: while nft takes its time, balancers know already that the host
+// is drained, and who waits knows that it isn't: nothing is open, and yet new
+// connections come. The way back is the other way round.
+func TestDrainOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, 1)
+	w.serve(8080)
+	docs := localLB("web", "30080", "30900", "10.20.0.11@n1", "10.20.1.21@n2")
+	docs[0] = strings.Replace(docs[0], "type: LoadBalancer", "type: LoadBalancer, clusterIP: 10.96.0.20", 1)
+	w.write("web.yaml", docs...)
+	hold := filepath.Join(w.dir, "hold")
+	n1 := w.agent(w.Nodes[0], stubNft(t, fmt.Sprintf(`case " $* " in *" -f "*) while test -e %s; do sleep 0.05; done;; esac`, hold)))
+	balancer := func(want int) error {
+		code, body, err := httpGet(w.Client, "http://192.0.2.11:30900/healthz")
+		if err == nil && code != want {
+			err = fmt.Errorf("%d %s", code, body)
+		}
+		return err
+	}
+	eventually(t, func() error { return balancer(http.StatusOK) })
+	check(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+	replace(t, hold, "")
+	p := n1.waiting("node")
+	eventually(t, func() error { return balancer(http.StatusServiceUnavailable) })
+	tells(t, p, "n1: not drained there yet")
+	check(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, p, 0, "no connection is left")
+	check(t, row{from: w.Client, to: "10.96.0.20:80", by: "b2"})
+	replace(t, hold, "")
+	n1.do("undrain", "node")
+	eventually(t, func() error {
+		code, h, err := n1.health()
+		if err == nil && (code != http.StatusOK || h.Drained) {
+			err = fmt.Errorf("%d %+v", code, h)
+		}
+		return err
+	})
+	if err := balancer(http.StatusServiceUnavailable); err != nil {
+		t.Errorf("clients are sent to a host that isn't back: %v", err)
+	}
+	if err := os.Remove(hold); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return balancer(http.StatusOK) })
+	await(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+}
