@@ -167,7 +167,11 @@ func (h *unitHost) exec(u unit, setting string, env ...string) *lab.Process {
 	// one's own limit here; TestServiceMemory adds them up.
 	args := []string{"--mount", "sh", "-c", sandbox, must[string](h.t)(installed()), h.dir, writable,
 		"prlimit", "--data=" + strconv.FormatInt(u.bytes(h.t, "MemoryMax"), 10)}
-	args = append(args, "setpriv", "--reuid="+uid, "--regid="+uid, "--clear-groups",
+	groups := "--clear-groups"
+	if more := u["SupplementaryGroups"]; len(more) > 0 {
+		groups = "--groups=" + more[0]
+	}
+	args = append(args, "setpriv", "--reuid="+uid, "--regid="+uid, groups,
 		"--bounding-set="+capabilities(u.one(h.t, "CapabilityBoundingSet")))
 	if ambient := u["AmbientCapabilities"]; len(ambient) > 0 {
 		args = append(args, "--inh-caps="+capabilities(ambient[0]), "--ambient-caps="+capabilities(ambient[0]))

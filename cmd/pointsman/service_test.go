@@ -160,10 +160,25 @@ func TestServiceFleet(t *testing.T) {
 	}
 	eventually(t, drained)
 	s.end(syscall.SIGTERM)
+	s.shareSocket()
 	s.start()
 	s.heard("READY=1", 2)
 	eventually(t, drained)
 	check(t, row{name: "drained", from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
+	info := must[os.FileInfo](t)(os.Stat(filepath.Join(s.host.dir, "run/pointsman.sock")))
+	if gid := info.Sys().(*syscall.Stat_t).Gid; gid != circle {
+		t.Errorf("the socket is the group %d's", gid)
+	}
+}
+
+// shareSocket lets another group change something, as the example says.
+func (s *unitService) shareSocket() {
+	s.t.Helper()
+	dropIn := readUnit(s.t, filepath.Join("../../systemd/examples", "socket-group.conf"))
+	group := fmt.Sprint(circle)
+	s.unit["SystemCallFilter"] = append(s.unit["SystemCallFilter"], dropIn.one(s.t, "SystemCallFilter"))
+	s.unit["SupplementaryGroups"] = []string{strings.ReplaceAll(dropIn.one(s.t, "SupplementaryGroups"), "ops", group)}
+	s.env = append(s.env, strings.ReplaceAll(dropIn.one(s.t, "Environment"), "=ops", "="+group))
 }
 
 // synced commits the world's manifests to a repository on the host, and has

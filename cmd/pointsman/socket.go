@@ -103,13 +103,17 @@ func closed(_, _ string, conn syscall.RawConn) error {
 	return err
 }
 
+// apply gives the socket its group and mode. Where it has the group already,
+// nothing is asked of the kernel, which a unit forbids (SystemCallFilter=).
 func (r socketRights) apply(path string) error {
-	err := os.Chown(path, -1, r.group)
-	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("%s can't be given to the group %s, in which this agent isn't (in a unit: SupplementaryGroups=%[2]s): %w", path, groupText(r.group), err)
+	var now unix.Stat_t
+	if err := unix.Stat(path, &now); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	if err != nil {
-		return err
+	if int(now.Gid) != r.group {
+		if err := os.Chown(path, -1, r.group); err != nil {
+			return fmt.Errorf("%w: it can't be given to the group %s; an agent that isn't root must be in it, and its unit must allow it (SupplementaryGroups=%[2]s, SystemCallFilter=@chown)", err, groupText(r.group))
+		}
 	}
 	return os.Chmod(path, r.mode)
 }
