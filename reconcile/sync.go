@@ -1,0 +1,61 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"pointsman/reconcile/nft"
+)
+
+// sync makes the kernel equal to what is desired, one family after the other.
+// A family that fails doesn't hold back the other. Health checks hear of what gets
+// worse before the kernel does, and of what gets better after it: a balancer
+// that is told too early sends clients to nobody.
+func (l *Loop) sync(ctx context.Context, desired *Desired) error {
+	in := l.input(desired)
+	l.latest.Store(in)
+	checks := healthChecks(in.Services, in.Node.Name)
+	l.HealthChecks.Worsen(checks)
+	var first error
+	for _, t := range l.tables {
+		if err := l.syncTable(ctx, t, in); err != nil && first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		l.HealthChecks.Set(checks, in.NodePortAddresses)
+	}
+	return first
+}
+
+func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	l.alive.expect(l.timeout + readBackTime)
+	began, full := time.Now(), !t.kernel.Known()
+	stats, err := l.program(ctx, t, in)
+	took := time.Since(began)
+	l.Metrics.synced(t.kernel.Family(), outcome{full, stats, took, err})
+	l.sent = l.sent || stats.Transactions > 0
+	if err != nil || stats.Transactions == 0 {
+		return err
+	}
+	l.Log.Info("programmed", "family", t.kernel.Family(), "elements", stats.Elements, "transactions", stats.Transactions,
+		"rewritten", stats.Rewritten, "repair", l.drifted, "took", took.Round(100*time.Microsecond))
+	return nil
+}
+
+// program makes a family's table what the input means.
+func (l *Loop) program(ctx context.Context, t *table, in *Input) (nft.Stats, error) {
+	if err := t.kernel.Load(ctx); err != nil {
+		return nft.Stats{}, err
+	}
+	want := t.planner.Next(in, t.kernel)
+	ended := l.Conntrack.Syncing(in, want.Family, t.kernel.Going(want))
+	stats, err := t.kernel.Sync(ctx, want)
+	ended(err)
+	for _, s := range t.kernel.Spans() {
+		l.ledger.Wrote(s.Before, s.After)
+	}
+	return stats, err
+}
