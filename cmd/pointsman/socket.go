@@ -55,7 +55,7 @@ func groupID(name string) (int, error) {
 	}
 	g, err := user.LookupGroup(name)
 	if err != nil {
-		return 0, usage("--socket-group: %v on this host", err)
+		return 0, usage("--socket-group: %q is no group of this host", name)
 	}
 	return strconv.Atoi(g.Gid)
 }

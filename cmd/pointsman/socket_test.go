@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pointsman/reconcile/lab"
+	"pointsman/state"
 )
 
 // stranger and circle are nobody's ids.
@@ -114,6 +115,9 @@ func TestControlSocket(t *testing.T) {
 			}
 		}
 	}
+	for _, address := range []string{"10.20.0.11:8080", "10.20.0.12:8080"} {
+		a.votesUp(address)
+	}
 	watchEndpoints(t, a, b2)
 	stalled(t, a)
 	a.args = append(a.args, "--socket-mode", "0660")
@@ -122,6 +126,23 @@ func TestControlSocket(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "permission denied; are you root, or in the socket's group?") {
 		t.Errorf("mode 0660: %v", err)
 	}
+}
+
+// votesUp waits until an endpoint has been probed, and answers.
+func (a *daemon) votesUp(address string) {
+	a.t.Helper()
+	eventually(a.t, func() error {
+		var answer endpointsAnswer
+		if err := a.ask(&answer, "endpoints?name=web"); err != nil {
+			return err
+		}
+		for _, e := range answer.Endpoints {
+			if e.Address == address && len(e.Votes) == 1 && e.Votes[0].Verdict == state.Up.String() {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", answer)
+	})
 }
 
 // watchEndpoints watches the endpoints of one Service and, as objects, of all while an
@@ -143,7 +164,7 @@ func watchEndpoints(t *testing.T, a *daemon, b2 *lab.Backend) {
 		})
 	}
 	reads(rows, 3)
-	reads(objects, 2)
+	reads(objects, 2) // one of each Service
 	b2.Close()
 	reads(rows, 4)
 	reads(objects, 3)
