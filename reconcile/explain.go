@@ -166,7 +166,7 @@ func newExplaining(q Question, ev *Evidence) *explaining {
 	if q.To.Addr().Is6() {
 		f = nft.IPv6
 	}
-	return explainingWith(NewPlanner(f), q, ev)
+	return explainingWith(&Planner{family: f}, q, ev) // without the fixed chains
 }
 
 func explainingWith(p *Planner, q Question, ev *Evidence) *explaining {

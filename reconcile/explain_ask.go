@@ -22,7 +22,7 @@ func Ask(q Question, in *Input) (*nft.Table, nft.Lookup) {
 		l.Keys = append(l.Keys, nft.Element{Set: "hairpin", Key: hairpinKey(e.Address, x.q.Protocol)},
 			nft.Element{Set: "sticky-record", Key: keyOf(x.key(), texts([]netip.AddrPort{e.Address})[0])})
 	}
-	return x.planner.assemble(in, nil), l
+	return NewPlanner(x.planner.family).assemble(in, nil), l
 }
 
 // spareSlots are looked at beyond the last that is in use.
@@ -58,5 +58,5 @@ func AskEndpoint(e netip.AddrPort, in *Input) (*nft.Table, nft.Lookup) {
 	})
 	slices.Sort(l.Frontends)
 	l.Frontends, l.Slots = slices.Compact(l.Frontends), slotNumbers(most)
-	return x.planner.assemble(in, nil), l
+	return NewPlanner(x.planner.family).assemble(in, nil), l
 }

@@ -123,8 +123,12 @@ func (x *explaining) connections(endpoints []EndpointFate) *Connections {
 // backendNote says why a backend gets no new connections.
 func (x *explaining) backendNote(a netip.AddrPort, e *EndpointFate) string {
 	stays := "; stays until it ends"
-	if x.q.Protocol == state.UDP && (e == nil || !e.Serving) {
+	switch {
+	case x.q.Protocol != state.UDP:
+	case e == nil || !e.Serving:
 		stays = "; about to be forgotten"
+	case e.Drain != nil:
+		stays = "; stays until the drain's grace is over"
 	}
 	switch {
 	case a == x.q.To:

@@ -150,7 +150,7 @@ func (x *explaining) chainFaults() []string {
 func (x *explaining) leadsTo(name string) bool {
 	g := x.have.groups[x.key()]
 	return g != nil && slices.ContainsFunc(*g, func(e nft.Element) bool {
-		return strings.HasSuffix(e.Value, " "+name) || strings.HasPrefix(e.Value, "goto sticky-") && strings.HasPrefix(name, "pick-")
+		return strings.HasSuffix(e.Value, " "+name) || strings.HasPrefix(e.Value, "goto sticky-") && strings.HasPrefix(name, "pick-"+x.have.proto+"-")
 	})
 }
 

@@ -149,6 +149,8 @@ func (l *Loop) remedy(k *KernelState, behind bool) {
 	status := l.Health.Status(time.Now())
 	i := slices.IndexFunc(status.Degraded, func(text string) bool { return strings.HasPrefix(text, "nftables: ") })
 	switch {
+	case status.LastUpdated.IsZero():
+		k.Remedy = "the agent is about to program it for the first time"
 	case !status.Healthy && i >= 0:
 		k.Remedy = "the agent can't repair it: " + strings.TrimPrefix(status.Degraded[i], "nftables: ")
 	case behind:

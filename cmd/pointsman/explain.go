@@ -114,11 +114,13 @@ func explainQuery(target, from string) (url.Values, error) {
 	return query, nil
 }
 
+var allProtocols = []state.Protocol{state.TCP, state.UDP, state.SCTP}
+
 // parseQuestion reads ADDR:PORT[/PROTO].
 func parseQuestion(text string) (to netip.AddrPort, protocol state.Protocol, err error) {
 	address, name, named := strings.Cut(text, "/")
 	protocol = state.Protocol(strings.ToUpper(name))
-	if known := []state.Protocol{state.TCP, state.UDP, state.SCTP}; named && !slices.Contains(known, protocol) {
+	if named && !slices.Contains(allProtocols, protocol) {
 		return to, "", usage("explain: %q is none of TCP, UDP, SCTP", name)
 	}
 	to, err = netip.ParseAddrPort(address)

@@ -67,6 +67,9 @@ func (c *control) explain(w http.ResponseWriter, r *http.Request) {
 	if from := values.Get("from"); from != "" {
 		q.From, err2 = netip.ParseAddr(from)
 	}
+	if q.Protocol != "" && !slices.Contains(allProtocols, q.Protocol) {
+		err = fmt.Errorf("protocol: %q is none of TCP, UDP, SCTP", q.Protocol)
+	}
 	if err = cmp.Or(err, err2); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -25,11 +25,16 @@ type explained struct {
 	wrong  []string // what it says against itself
 }
 
-// explain tells what becomes of a connection.
-func (f family) explain(c *reading.Cluster, conn reading.Connection) (reading.Outcome, []string) {
-	x := &explained{w: f.World, inputs: f.inputs(c), tables: f.tables(c), proto: conn.Proto, fates: map[string]bool{}}
-	h := f.Hosts[conn.From]
-	x.at(h, hopTo{src: f.Source(h, conn.To.Addr()), dst: conn.To})
+// explained is a cluster that explain is asked about.
+func (f family) explained(c *reading.Cluster) *explained {
+	return &explained{w: f.World, inputs: f.inputs(c), tables: f.tables(c)}
+}
+
+// follow tells what becomes of a connection.
+func (x *explained) follow(conn reading.Connection) (reading.Outcome, []string) {
+	x.proto, x.fates, x.sticky, x.wrong = conn.Proto, map[string]bool{}, false, nil
+	h := x.w.Hosts[conn.From]
+	x.at(h, hopTo{src: x.w.Source(h, conn.To.Addr()), dst: conn.To})
 	return reading.Outcomes(x.fates, x.sticky), x.wrong
 }
 
@@ -125,9 +130,10 @@ func TestExplain(t *testing.T) {
 	for _, s := range scenarios {
 		c := cluster(s.settings, s.services...)
 		for _, f := range families {
+			x := f.explained(c)
 			for _, r := range s.rows {
 				for _, p := range protocols {
-					got, wrong := f.explain(c, reading.Connection{From: r.from, Proto: p, To: target(r.to, f.IPv6)})
+					got, wrong := x.follow(reading.Connection{From: r.from, Proto: p, To: target(r.to, f.IPv6)})
 					if want := r.wantIn(f); f.plain(got) != want || wrong != nil {
 						t.Errorf("%s: %s to %s/%s (%s): %q, the table says %q %q", s.name, r.from, r.to, p, f.Family, f.plain(got), want, wrong)
 					}
@@ -144,10 +150,10 @@ func TestExplainCombinations(t *testing.T) {
 		c := drawCombination(t)
 		f := families[rapid.IntRange(0, 1).Draw(t, "family")]
 		told := cluster(c.settings, c.services...)
-		from := oneOf(t, "client", reading.Clients...)
+		from, x := oneOf(t, "client", reading.Clients...), f.explained(told)
 		for _, to := range c.targets {
 			conn := reading.Connection{From: from, Proto: oneOf(t, "protocol", protocols...), To: target(to, f.IPv6)}
-			got, wrong := f.explain(told, conn)
+			got, wrong := x.follow(conn)
 			if want := reading.Expect(f.World, told, conn); got.String() != want.String() || wrong != nil {
 				t.Fatalf("%s\n%s to %s/%s (%s): explained %q, read %q %q", c, from, to, conn.Proto, f.Family, got, want, wrong)
 			}
