@@ -9,7 +9,8 @@ import (
 
 // interspersed gives a command line with the flags of its command before the
 // arguments: urfave/cli takes a flag that comes later for an argument, and
-// people write them in any order. What follows -- is left alone.
+// people write them in any order. What follows -- is left alone. Beside --help the
+// arguments go: it would look for a command of their name (drain node --help).
 func interspersed(app *cli.App, args []string) []string {
 	commands, at := app.Commands, 1
 	var command *cli.Command
@@ -30,6 +31,8 @@ func interspersed(app *cli.App, args []string) []string {
 		switch arg := args[i]; {
 		case arg == "--":
 			return slices.Concat(flags, args[i:i+1], rest, args[i+1:])
+		case arg == "--help" || arg == "-h":
+			return append(args[:at:at], arg)
 		case len(arg) < 2 || arg[0] != '-':
 			rest = append(rest, arg)
 		case takesValue(command, arg) && i+1 < len(args):

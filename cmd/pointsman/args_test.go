@@ -26,6 +26,9 @@ func TestInterspersed(t *testing.T) {
 		"pointsman get nothing --output=wide":         "pointsman get --output=wide nothing",
 		"pointsman drain endpoint 10.0.0.1 --for 1h":  "pointsman drain --for 1h endpoint 10.0.0.1",
 		"pointsman drain node --reason tea --for=1h ": "pointsman drain --reason tea --for=1h node",
+		"pointsman drain node n2 --help":              "pointsman drain --help",
+		"pointsman get nodes -o json n2 -h":           "pointsman get nodes -h",
+		"pointsman drain -- node --help":              "pointsman drain -- node --help",
 	} {
 		if got := interspersed(app(io.Discard, io.Discard), strings.Fields(line)); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%s\n got %s\nwant %s", line, strings.Join(got, " "), want)

@@ -83,8 +83,8 @@ func usage(format string, args ...any) error {
 
 func usageError(c *cli.Context, err error, _ bool) error {
 	name := "pointsman"
-	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
-		name += " " + c.Command.Name
+	if c.Command != nil && c.Command.HelpName != "" {
+		name = c.Command.HelpName
 	}
 	text := err.Error()
 	// The flag package says no more; of our flags only durations can be such values.
