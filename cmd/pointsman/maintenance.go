@@ -113,8 +113,11 @@ func (m *maintenance) files() (files map[state.DrainTarget]*maintenanceFile, wro
 		if err == nil {
 			read[name], err = readMaintenance(filepath.Join(m.dir, name), m.read[name])
 		}
+		unseen := (*fs.PathError)(nil)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has just gone
+		case errors.As(err, &unseen): // it may well be there
+			return nil, nil, err
 		case err != nil:
 			wrong = append(wrong, fmt.Sprintf("%q: %v", name, err))
 		case files[target] == nil: // the first of those that mean the same
@@ -195,11 +198,8 @@ func readMaintenance(path string, last *maintenanceFile) (*maintenanceFile, erro
 	if last != nil && last.size == f.size && last.modified.Equal(f.modified) {
 		return last, nil
 	}
-	f.reason, err = firstLine(path)
-	if errors.Is(err, fs.ErrPermission) {
-		return f, nil
-	}
-	return f, err
+	f.reason, _ = firstLine(path)
+	return f, nil
 }
 
 // maxLine bounds a reason.
