@@ -14,7 +14,7 @@ type client struct {
 	name string
 	addr netip.Addr // not valid: any of its kind
 	own  bool       // a process of this host
-	here bool       // addr is this host's own, or not said to be elsewhere
+	here bool       // within --local-cidr, by the view that is looked at
 }
 
 // The kinds of clients.
