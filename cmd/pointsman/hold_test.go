@@ -99,7 +99,7 @@ func TestC62ChangeHeld(t *testing.T) {
 	gone.by, gone.want, stays.by = "", lab.Unreachable, "b2"
 	await(t, stays)
 	await(t, gone)
-	n1.happened(event.ChangeApproved, "to="+held.To)
+	n1.happened(event.ChangeApproved, "on this host: Services 17 removed (")
 	n1.healthy()
 	if s := n1.status(); s.Held != nil || s.Serves != held.To || n1.metric("pointsman_manifests_held") != 0 {
 		t.Errorf("%+v", s)

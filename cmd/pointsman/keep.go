@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"pointsman/state/change"
 	"pointsman/state/event"
 	"pointsman/state/manifest"
 )
@@ -77,11 +78,13 @@ func (s *source) fallback() string {
 
 // approve lets the held change through that is named so.
 func (s *source) approve(name string) error {
+	before := s.ledger.served
 	r, err := s.ledger.approve(name)
 	if err != nil {
 		return err
 	}
-	s.log.Info("the held change was approved on this host", "reason", event.ChangeApproved, "object", manifestsObject(s.ledger.state), "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
+	d := change.Compare(servedBy(before.Services, s.nodeName), servedBy(r.Services, s.nodeName))
+	s.log.Info("the held change was approved on this host: "+changeText(d), "reason", event.ChangeApproved, "object", manifestsObject(s.ledger.state), "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
 	s.accept(r, time.Now())
 	return nil
 }
