@@ -56,7 +56,7 @@ func serving(change func(*state.Service)) func(*Patient) {
 	return func(p *Patient) {
 		s := &state.Service{ObjectName: state.ObjectName{Namespace: "shop", Name: "web"}, ExternalTrafficPolicy: state.Cluster,
 			Ports: []state.Port{{Protocol: state.TCP,
-				Frontends: []state.Frontend{{Kind: state.ClusterIP, Address: addr("10.96.0.20"), Port: 80}, {Kind: state.NodePort, Port: 30080}},
+				Frontends: []state.Frontend{{Kind: state.ClusterIP, Address: addr("10.96.0.20"), Port: 80}, {Kind: state.NodePort, Address: addr("0.0.0.0"), Port: 30080}},
 				Endpoints: []state.Endpoint{{Address: at("10.20.0.11:8080"), Ready: true, Serving: true}}}}}
 		change(s)
 		p.Services, p.Manifests = append(p.Services, s), true

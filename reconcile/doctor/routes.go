@@ -50,7 +50,9 @@ func (p *Patient) linkFor(d netip.Addr, nodePorts []netip.Addr) string {
 }
 
 // destinations are what this host's processes may send to: an address of each
-// service range, and those of the Services that are in none.
+// service range, and those of the Services that are in none. NodePorts have none
+// of their own: they answer on the host's, of the family that they name by 0.0.0.0
+// or ::.
 func destinations(cidrs []netip.Prefix, services []*state.Service) []netip.Addr {
 	var out []netip.Addr
 	for _, c := range cidrs {
@@ -65,7 +67,7 @@ func destinations(cidrs []netip.Prefix, services []*state.Service) []netip.Addr 
 		for i := range s.Ports {
 			for _, f := range s.Ports[i].Frontends {
 				a := f.Address
-				if a.IsValid() && !seen[a] && !slices.ContainsFunc(cidrs, func(c netip.Prefix) bool { return c.Contains(a) }) {
+				if f.Kind != state.NodePort && !seen[a] && !slices.ContainsFunc(cidrs, func(c netip.Prefix) bool { return c.Contains(a) }) {
 					out = append(out, a)
 				}
 				seen[a] = true
