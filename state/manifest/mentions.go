@@ -2,8 +2,11 @@ package manifest
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"pointsman/state"
 )
@@ -19,32 +22,45 @@ type Mention struct {
 const maxMentions = 10
 
 // Mentions gives the Services that are left to other proxies and have an
-// address, and the slices of those that aren't programmed and have an endpoint
-// of it.
+// address, and the slices that have an endpoint of it and whose Service isn't
+// programmed, or isn't there.
 func (r *Result) Mentions(a netip.Addr) []Mention {
-	why := map[Key]string{}
+	services := map[state.ObjectName]string{} // why nothing of them is served
 	for _, e := range r.effective {
 		if s := e.object.Service; s != nil {
-			if text := unserved(s); text != "" {
-				why[e.object.Key] = text
-			}
+			services[e.object.Key.ObjectName] = unserved(s)
 		}
 	}
 	var out []Mention
 	for _, e := range r.effective {
 		o := e.object
-		text := why[o.Key]
-		if o.backed != "" {
-			of := Key{KindService, state.ObjectName{Namespace: o.Key.Namespace, Name: o.backed}}
-			if text = why[of]; text != "" {
-				text = "of " + of.String() + ", which is " + text
-			}
+		text := services[o.Key.ObjectName]
+		if o.Service == nil {
+			text = r.unused(o, services)
 		}
 		if text != "" && len(out) < maxMentions && o.names(a) {
 			out = append(out, Mention{o.Key, o.Source, text})
 		}
 	}
 	return out
+}
+
+// unused says why nobody gets the endpoints of an object, if that's for its
+// Service.
+func (r *Result) unused(o *Object, services map[state.ObjectName]string) string {
+	of := Key{KindService, state.ObjectName{Namespace: o.Key.Namespace, Name: o.backed}}
+	why, known := services[of.ObjectName]
+	switch {
+	case o.backed == "":
+		return "of no Service, for want of a label " + discoveryv1.LabelServiceName
+	case why != "":
+		return fmt.Sprintf("of %s, which is %s", of, why)
+	case known:
+		return ""
+	case slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Object == of && p.Severity == Error }):
+		return fmt.Sprintf("of %s, which has errors", of)
+	}
+	return fmt.Sprintf("of %s, which isn't there", of)
 }
 
 // names reports whether a good object has an address of its own, or for an

@@ -35,6 +35,34 @@ apiVersion: v1
 kind: Service
 metadata: {name: served}
 spec: {clusterIP: 10.96.0.8, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: served-1, labels: {kubernetes.io/service-name: served}}
+addressType: IPv4
+endpoints: [{addresses: [10.20.0.13]}]
+ports: [{port: 5432}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: lost, labels: {kubernetes.io/service-name: sevred}}
+addressType: IPv4
+endpoints: [{addresses: [10.20.0.14]}]
+ports: [{port: 5432}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: bare}
+addressType: IPv4
+endpoints: [{addresses: [10.20.0.15]}]
+ports: [{port: 5432}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: broken-1, labels: {kubernetes.io/service-name: broken}}
+addressType: IPv4
+endpoints: [{addresses: [10.20.0.16]}]
+ports: [{port: 5432}]
 `
 
 // TestMentions: what names an address and isn't served is found, with the
@@ -48,6 +76,10 @@ func TestMentions(t *testing.T) {
 		"10.20.0.12":   "EndpointSlice default/db-1 all.yaml:11 of Service default/db, which is headless",
 		"10.96.0.1":    "all.yaml:21 spec.ports[0].protocol",
 		"10.96.0.8":    "",
+		"10.20.0.13":   "",
+		"10.20.0.14":   "EndpointSlice default/lost all.yaml:35 of Service default/sevred, which isn't there",
+		"10.20.0.15":   "EndpointSlice default/bare all.yaml:42 of no Service, for want of a label kubernetes.io/service-name",
+		"10.20.0.16":   "EndpointSlice default/broken-1 all.yaml:49 of Service default/broken, which has errors",
 		"10.20.0.1":    "",
 		"0.96.0.1":     "",
 	} {
