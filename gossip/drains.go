@@ -95,7 +95,9 @@ func appendTarget(m []byte, t state.DrainTarget) []byte {
 	return appendStr8(append(m, targetEndpoint), t.Endpoint.String())
 }
 
-// readTarget reads a target, and sets bad unless it's one that is written so.
+// readTarget reads a target, and sets bad unless it's one that is written so, and
+// can be shown: unlike a reason it can't be mended, since it's by its target that
+// a drain is ended.
 func readTarget(r *wireReader) state.DrainTarget {
 	var t state.DrainTarget
 	switch r.u8() {
@@ -111,6 +113,7 @@ func readTarget(r *wireReader) state.DrainTarget {
 	default:
 		r.bad = true
 	}
+	r.bad = r.bad || oneLine(t.String()) != t.String()
 	return t
 }
 
@@ -129,7 +132,7 @@ func decodeDrain(message []byte) (*drain, bool) {
 	if len(r.rest) > 0 {
 		d.grace, d.file = int64(r.u64()), r.u8()&flagFile != 0
 	}
-	return d, !r.bad && len(d.reason) <= maxReason && d.until <= d.keep && graceful(d.grace)
+	return d, !r.bad && len(d.reason) <= maxReason && d.until <= d.keep && 0 <= d.since && d.since <= d.keep && graceful(d.grace)
 }
 
 func graceful(seconds int64) bool { return 0 <= seconds && seconds <= int64(maxKept/time.Second) }

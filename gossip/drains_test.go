@@ -88,3 +88,26 @@ func TestDrainReasonIsOneLine(t *testing.T) {
 		}
 	}
 }
+
+// What a peer sent is shown on terminals and as JSON: a target is as it is, and a
+// time has a year of four digits.
+func TestDrainThatCannotBeShownIsRefused(t *testing.T) {
+	node, endpoint := state.DrainTarget{Node: "a"}, netip.MustParseAddrPort("[fe80::1%\x1b[2J]:80")
+	for name, c := range map[string]struct {
+		d    drain
+		good bool
+	}{
+		"a node":            {drain{target: node, since: today.Unix()}, true},
+		"an odd node":       {drain{target: state.DrainTarget{Node: "größe 2"}, since: today.Unix()}, true},
+		"escapes of a node": {drain{target: state.DrainTarget{Node: "\x1b[2J"}, since: today.Unix()}, false},
+		"of a service":      {drain{target: state.DrainTarget{Service: state.ObjectName{Namespace: "a\n", Name: "b"}}, since: today.Unix()}, false},
+		"of a zone":         {drain{target: state.DrainTarget{Endpoint: endpoint}, since: today.Unix()}, false},
+		"the year 292e9":    {drain{target: node, since: 1<<63 - 1}, false},
+		"the year -292e9":   {drain{target: node, since: -1 << 63}, false},
+	} {
+		c.d.until = today.Add(time.Hour).Unix()
+		if _, ok := decodeDrain(drainMap{}.write(c.d, "n").message); ok != c.good {
+			t.Errorf("%s: %v", name, ok)
+		}
+	}
+}
