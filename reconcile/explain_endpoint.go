@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -248,8 +249,19 @@ func (x *backer) held() []nft.Element {
 	return out
 }
 
-// strangerHints are for an address that backs nothing: it may be a frontend's.
+// strangerHints are for an address that backs nothing: it may do so by another
+// port, or be a frontend's.
 func (x *backer) strangerHints() []string {
+	var ports []string
+	x.explaining.backed(netip.AddrPortFrom(x.of.Addr(), 0), func(s *state.Service, _ *state.Port, e *state.Endpoint) {
+		ports = append(ports, fmt.Sprintf("%d of Service %s", e.Address.Port(), s.ObjectName))
+	})
+	if n := len(ports) - maxHints; n > 0 {
+		ports = append(ports[:maxHints], fmt.Sprintf("%d more", n))
+	}
+	if ports != nil {
+		return []string{"it's an endpoint by other ports: " + strings.Join(ports, ", ")}
+	}
 	for _, p := range allProtocols {
 		if c := x.claimOf(p); c.service != nil {
 			return []string{"it's a frontend of Service " + c.service.String() + ": see pointsman explain " + x.of.String()}

@@ -21,6 +21,7 @@ func (x *explaining) hints() []string {
 		h.otherPorts()
 		h.endpoint()
 		h.nodePort()
+		h.healthCheck()
 	}
 	h.elsewhere()
 	if len(h.out) > maxHints {
@@ -93,6 +94,28 @@ func (h *hints) nodePort() {
 			}
 		}
 	}
+}
+
+// healthCheck tells what is answered there, if it's the healthCheckNodePort of a
+// Service.
+func (h *hints) healthCheck() {
+	at, node := h.x.q.To, h.x.Input.Node.Name
+	check, known := healthChecks(h.x.Input.Services, node)[at.Port()]
+	if !known || h.x.q.Protocol != state.TCP {
+		return
+	}
+	ready := check.IPv4
+	if at.Addr().Is6() {
+		ready = check.IPv6
+	}
+	text := "it answers 503, for " + node + " has no ready endpoint of this family"
+	switch {
+	case !slices.Contains(h.x.Input.NodePortAddresses, at.Addr()):
+		text = h.x.nodePortsText()
+	case ready > 0:
+		text = fmt.Sprintf("it answers 200, for %s has %d ready of this family, while the kernel is as it should be", node, ready)
+	}
+	h.add("%d is the healthCheckNodePort of Service %s: %s", at.Port(), check.Service, text)
 }
 
 func (x *explaining) nodePortsText() string {

@@ -113,6 +113,8 @@ func on(address string, change func(*state.Endpoint)) func(*state.Service) {
 	}
 }
 
+func healthChecked(s *state.Service) { s.HealthCheckNodePort = 32000 }
+
 func noEndpoints(s *state.Service) { s.Ports[0].Endpoints = nil }
 
 // notReady is how a manifest has it.
@@ -187,6 +189,15 @@ func TestExplain(t *testing.T) {
 		{"another protocol, unasked", explainInput(), "10.96.0.2:53", "192.0.2.50", "192.0.2.50: " + both + " " + clusterIP},
 		{"nobody's", explainInput(), "10.96.9.9:80", "192.0.2.50", "192.0.2.50: dropped (it's within --service-cidr, and no Service has it here)"},
 		{"somebody else's", explainInput(), "192.0.2.99:80", "192.0.2.50", "192.0.2.50: passes (no Service has it here)"},
+		{"a healthCheckNodePort", explainInput(healthChecked), "192.0.2.11:32000", "192.0.2.50",
+			"192.0.2.50: passes (it's an address of this host: what listens there answers)\n" +
+				"32000 is the healthCheckNodePort of Service default/web: it answers 200, for n1 has 1 ready of this family, while the kernel is as it should be"},
+		{"a healthCheckNodePort, none ready", explainInput(healthChecked, on("10.20.0.1:8080", notReady)), "192.0.2.11:32000", "192.0.2.50",
+			"192.0.2.50: passes (it's an address of this host: what listens there answers)\n" +
+				"32000 is the healthCheckNodePort of Service default/web: it answers 503, for n1 has no ready endpoint of this family"},
+		{"a healthCheckNodePort elsewhere", explainInput(healthChecked), "192.0.2.99:32000", "192.0.2.50",
+			"192.0.2.50: passes (no Service has it here)\n" +
+				"32000 is the healthCheckNodePort of Service default/web: NodePorts of n1 answer on 192.0.2.11"},
 		{"an endpoint", explainInput(), "10.20.0.2:8080", "192.0.2.50",
 			"192.0.2.50: passes (no Service has it here)\nit's an endpoint of Service default/web: see pointsman explain endpoint 10.20.0.2:8080"},
 	} {

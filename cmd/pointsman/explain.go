@@ -120,18 +120,18 @@ var allProtocols = []state.Protocol{state.TCP, state.UDP, state.SCTP}
 func parseQuestion(text string) (to netip.AddrPort, protocol state.Protocol, err error) {
 	address, name, named := strings.Cut(text, "/")
 	protocol = state.Protocol(strings.ToUpper(name))
-	if named && !slices.Contains(allProtocols, protocol) {
-		return to, "", usage("explain: %q is none of TCP, UDP, SCTP", name)
-	}
 	to, err = netip.ParseAddrPort(address)
-	if err == nil && to.Port() != 0 && to.Addr().Zone() == "" {
+	switch {
+	case err == nil && named && !slices.Contains(allProtocols, protocol):
+		return to, "", usage("explain: %q is none of TCP, UDP, SCTP", name)
+	case err == nil && to.Port() != 0 && to.Addr().Zone() == "":
 		return to, protocol, nil
 	}
-	hint := ""
+	hint := "; pointsman get services has those of Services"
 	if a, err := netip.ParseAddr(address); err == nil {
 		hint = fmt.Sprintf(": which port? Such as %s", netip.AddrPortFrom(a, 80))
 	}
-	return to, "", usage("explain: %q is not an address and a port%s", address, hint)
+	return to, "", usage("explain: %q is not an address and a port%s", text, hint)
 }
 
 // endpointArg reads ADDR[:PORT].

@@ -177,11 +177,21 @@ func (p *walk) endpoints(x *reconcile.Explanation) {
 	}
 	p.table("endpoints", rows)
 	if len(sorted) == 0 && x.Frontend != nil {
-		p.line("endpoints", "none of this family")
+		p.wrapped("endpoints", noneText(x.Frontend, x.Protocol))
 	}
 	if n := len(sorted) - maxEndpoints; n > 0 {
 		p.line("", "... and %d more (-o json has all)", n)
 	}
+}
+
+// noneText says what slices would have to have: the family is seldom what is
+// wrong.
+func noneText(f *reconcile.Frontend, p state.Protocol) string {
+	name := "without a name"
+	if f.Port != "" {
+		name = fmt.Sprintf("named %q", f.Port)
+	}
+	return fmt.Sprintf("none: no slice of Service %s has an address of this family and a %s port %s", f.Service, p, name)
 }
 
 // useText says for whom an endpoint is used.
