@@ -1,93 +1,78 @@
 package main
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	sd "github.com/coreos/go-systemd/v22/journal"
+	"golang.org/x/sys/unix"
 
 	"pointsman/state/event"
 )
 
 // journal writes log records to systemd's journal, each attribute as a field
-// that can be asked for. It has a goroutine of its own, and loses records rather
-// than wait: a journald that hangs must not keep the kernel from being
-// programmed.
+// that can be asked for.
 type journal struct {
-	send   func(message string, p sd.Priority, fields map[string]string) error
+	socket string    // of journald
 	stderr io.Writer // for what can't be sent
-	queue  chan entry
-	lost   atomic.Uint64
+	conn   net.Conn
 }
 
-// entry is a record, or the wish to hear when all before it have been sent.
-type entry struct {
-	record event.Record
-	done   chan struct{}
-}
-
-// The bounds of the journal's queue. flushTime is how long the end of the program
-// waits for it.
-const (
-	maxQueued = 4096
-	flushTime = time.Second
-)
-
-func newJournal(stderr io.Writer) *journal {
-	j := &journal{send: sd.Send, stderr: stderr, queue: make(chan entry, maxQueued)}
-	go j.run()
-	return j
-}
-
-// take takes a record, at once.
-func (j *journal) take(r event.Record) {
-	select {
-	case j.queue <- entry{record: r}:
-	default:
-		j.lost.Add(1)
-	}
-}
-
-// flush waits until what was taken has been sent, for a while.
-func (j *journal) flush() {
-	timeout := time.NewTimer(flushTime)
-	defer timeout.Stop()
-	done := make(chan struct{})
-	select {
-	case j.queue <- entry{done: done}:
-	case <-timeout.C:
-		return
-	}
-	select {
-	case <-done:
-	case <-timeout.C:
-	}
-}
-
-// run sends what is taken, to the end of the program.
-func (j *journal) run() {
-	for e := range j.queue {
-		if n := j.lost.Swap(0); n > 0 {
-			j.deliver(event.Record{Level: slog.LevelWarn, Message: fmt.Sprintf("%d log records were lost: the journal didn't take them in time", n)})
-		}
-		if e.done != nil {
-			close(e.done)
-			continue
-		}
-		j.deliver(e.record)
-	}
-}
+const journalSocket = "/run/systemd/journal/socket"
 
 // deliver sends a record. Where the journal isn't, or not any more, there's still
-// its stream, which is standard error.
+// its stream, which is standard error; that takes those, too, that are too large
+// for a datagram.
 func (j *journal) deliver(r event.Record) {
-	if err := j.send(r.Text(), priority(r.Level), journalFields(r)); err != nil {
+	if err := j.send(nativeRecord(r)); err != nil {
 		fmt.Fprintf(j.stderr, "<%d>%s\n", priority(r.Level), strings.ReplaceAll(r.Text(), "\n", " "))
 	}
+}
+
+// send waits for as long as the journal has no room. go-systemd's Send has a CPU
+// busy meanwhile: its socket isn't connected, and to those the kernel says that
+// there's room when there's none.
+func (j *journal) send(record []byte) (err error) {
+	for range 2 { // once more, for where journald's socket is another one now
+		if j.conn == nil {
+			if j.conn, err = net.Dial("unixgram", j.socket); err != nil {
+				return err
+			}
+		}
+		if _, err = j.conn.Write(record); err == nil || errors.Is(err, unix.EMSGSIZE) {
+			return err
+		}
+		j.conn.Close()
+		j.conn = nil
+	}
+	return err
+}
+
+// nativeRecord writes a record as the journal's native protocol has it.
+func nativeRecord(r event.Record) []byte {
+	b := appendField(nil, "PRIORITY", strconv.Itoa(int(priority(r.Level))))
+	b = appendField(b, "MESSAGE", r.Text())
+	for name, value := range journalFields(r) {
+		b = appendField(b, name, value)
+	}
+	return b
+}
+
+// appendField appends a field: a value of several lines with its length.
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	if strings.Contains(value, "\n") {
+		b = binary.LittleEndian.AppendUint64(append(b, '\n'), uint64(len(value)))
+	} else {
+		b = append(b, '=')
+	}
+	return append(append(b, value...), '\n')
 }
 
 func priority(l slog.Level) sd.Priority {

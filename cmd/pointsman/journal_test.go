@@ -4,59 +4,23 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
-	"runtime"
+	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	sd "github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
 
 	"pointsman/state/event"
 )
 
-// TestJournalNeverWaits: a journald that hangs costs records, not time; how many
-// is said once it's back, and the program's end doesn't wait for it for long.
-func TestJournalNeverWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hangs, sent := make(chan struct{}), []string{}
-		j := &journal{queue: make(chan entry, maxQueued), send: func(message string, _ sd.Priority, _ map[string]string) error {
-			<-hangs
-			sent = append(sent, message)
-			return nil
-		}}
-		go j.run()
-		defer close(j.queue)
-		began := time.Now()
-		for range maxQueued + 10 {
-			j.take(event.Record{Message: "hello"})
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("records take %s", took)
-		}
-		if j.flush(); time.Since(began) != flushTime {
-			t.Errorf("the end takes %s", time.Since(began))
-		}
-		close(hangs)
-		j.take(event.Record{Message: "bye"})
-		j.flush()
-		synctest.Wait()
-		text := strings.Join(sent, "\n")
-		if !strings.Contains(text, " log records were lost: the journal didn't take them in time") || strings.Count(text, "hello") < maxQueued {
-			t.Errorf("%d messages, the last: %s", len(sent), sent[len(sent)-1])
-		}
-	})
-}
-
 // TestJournalGone: what the journal doesn't take goes to its stream.
 func TestJournalGone(t *testing.T) {
 	var stderr bytes.Buffer
-	j := &journal{stderr: &stderr, send: func(string, sd.Priority, map[string]string) error { return errors.New("gone") }}
+	j := &journal{socket: filepath.Join(t.TempDir(), "nobody"), stderr: &stderr}
 	j.deliver(event.Record{Level: slog.LevelError, Message: "a\nb", Fields: []event.Field{{Name: "x", Text: "1"}}})
 	if got := stderr.String(); got != "<3>a b (x=1)\n" {
 		t.Errorf("%q", got)
@@ -74,89 +38,87 @@ func TestJournalField(t *testing.T) {
 	}
 }
 
+// asJournald listens as journald does.
+func asJournald(t *testing.T) (path string, conn *net.UnixConn) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "s")
+	return path, listenAt(t, path)
+}
+
+func listenAt(t *testing.T, path string) *net.UnixConn {
+	t.Helper()
+	conn := must[*net.UnixConn](t)(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// readRecord reads a record that comes to journald's socket.
+func readRecord(t *testing.T, conn *net.UnixConn) map[string]string {
+	t.Helper()
+	data := make([]byte, 1<<20)
+	n := must[int](t)(conn.Read(data))
+	return must[map[string]string](t)(journalRecord(data[:n]))
+}
+
 // TestJournalSocket: what comes to journald's socket is what its protocol wants:
-// values of several lines, such as are no text, and records that are too large for
-// a datagram.
+// values of several lines, such as are no text, and long ones; what is too large
+// for a datagram goes to the stream.
 func TestJournalSocket(t *testing.T) {
 	t.Parallel()
-	large := strings.Repeat("x", 1<<20)
-	for name, value := range map[string]string{"several lines": "a\nb=c\n", "no text": "\x00\xff\n", "large": large} {
-		j := &journal{send: sd.Send, stderr: os.Stderr}
+	path, conn := asJournald(t)
+	var stderr bytes.Buffer
+	j := &journal{socket: path, stderr: &stderr}
+	for name, value := range map[string]string{"several lines": "a\nb=c\n", "no text": "\x00\xff\n", "long": strings.Repeat("x", 100_000)} {
 		r := event.Record{Level: slog.LevelWarn, Message: "it's down", Reason: event.EndpointDown, Fields: []event.Field{{Name: "endpoint", Text: "a:1"}, {Name: "odd name", Text: value}}}
-		got, err := onJournalSocket(func() { j.deliver(r) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		j.deliver(r)
+		got := readRecord(t, conn)
 		want := map[string]string{"MESSAGE": r.Text(), "PRIORITY": "4", "SYSLOG_IDENTIFIER": "pointsman", "POINTSMAN_REASON": "EndpointDown",
 			"POINTSMAN_ENDPOINT": "a:1", "POINTSMAN_ODD_NAME": value}
-		for field, text := range want {
-			if got[field] != text {
-				t.Errorf("%s: %s is %.80q, not %.80q", name, field, got[field], text)
-			}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %.200q, not %.200q", name, got, want)
 		}
-		if len(got) != len(want) {
-			t.Errorf("%s: %d fields", name, len(got))
-		}
+	}
+	j.deliver(event.Record{Message: strings.Repeat("y", 1<<20)})
+	if stderr.Len() < 1<<20 {
+		t.Errorf("what is too large: %.200q", &stderr)
 	}
 }
 
-// onJournalSocket gives the fields that a function sends to journald's socket, from
-// a thread that sees another one there. The thread ends with it.
-func onJournalSocket(send func()) (fields map[string]string, err error) {
-	done := make(chan struct{})
+// TestJournalFull: where others have filled journald's socket a record waits, on
+// a socket that the kernel wakes, and comes when it has room again; and so does
+// one at the socket of the next journald.
+func TestJournalFull(t *testing.T) {
+	t.Parallel()
+	path, conn := asJournald(t)
+	others := must[int](t)(unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0))
+	defer unix.Close(others)
+	var err error
+	for err == nil {
+		err = unix.Sendto(others, []byte("MESSAGE=theirs\n"), 0, &unix.SockaddrUnix{Name: path})
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	j := &journal{socket: path, stderr: os.Stderr}
+	sent := make(chan struct{})
 	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		var conn *net.UnixConn
-		if conn, err = listenAsJournald(); err != nil {
-			return
-		}
-		defer conn.Close()
-		send()
-		fields, err = readJournal(conn)
+		defer close(sent)
+		j.deliver(event.Record{Message: "ours"})
 	}()
-	<-done
-	return fields, err
-}
-
-// listenAsJournald gives this thread a /run of its own.
-func listenAsJournald() (*net.UnixConn, error) {
-	const dir = "/run/systemd/journal"
-	err := errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("tmpfs", "/run", "tmpfs", 0, ""))
-	if err != nil {
-		return nil, err
+	for readRecord(t, conn)["MESSAGE"] != "ours" {
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	<-sent
+	if j.conn.RemoteAddr() == nil {
+		t.Error("the socket isn't connected: to wait takes a CPU")
 	}
-	return net.ListenUnixgram("unixgram", &net.UnixAddr{Name: dir + "/socket", Net: "unixgram"})
-}
-
-// readJournal reads a record, which is a datagram or a file that comes with one.
-func readJournal(conn *net.UnixConn) (map[string]string, error) {
-	data, rights := make([]byte, 64<<10), make([]byte, 1024)
-	n, oob, _, _, err := conn.ReadMsgUnix(data, rights)
-	if err != nil {
-		return nil, err
+	if err := errors.Join(conn.Close(), os.Remove(path)); err != nil {
+		t.Fatal(err)
 	}
-	if oob == 0 {
-		return journalRecord(data[:n])
+	conn = listenAt(t, path)
+	j.deliver(event.Record{Message: "again"})
+	if got := readRecord(t, conn)["MESSAGE"]; got != "again" {
+		t.Errorf("the next journald gets %q", got)
 	}
-	messages, err := unix.ParseSocketControlMessage(rights[:oob])
-	if err != nil {
-		return nil, err
-	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fds[0]), "record")
-	defer f.Close()
-	all, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
-	if err != nil {
-		return nil, err
-	}
-	return journalRecord(all)
 }
 
 // journalRecord reads the journal's native protocol, as systemd documents it.
