@@ -93,7 +93,7 @@ func TestFleetDrainWait(t *testing.T) {
 				t.Errorf("the flow is at %s before the bound", r)
 			}
 		}
-		ends(t, p, 1, "  1 by way of n1 to 10.20.1.21:8080/tcp from 192.0.2.50\n", "1 connection is left after 6s; endpoint 10.20.1.21 stays drained")
+		ends(t, p, 1, "  1 by way of n1 to 10.20.1.21:8080/TCP from 192.0.2.50\n", "1 connection is left after 6s; endpoint 10.20.1.21 stays drained")
 		if r := flow.Ask("and now", deadline); r.Outcome != lab.OK || r.Backend == "b2" {
 			t.Errorf("the flow after the bound: %s", r)
 		}

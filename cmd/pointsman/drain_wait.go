@@ -177,7 +177,7 @@ func (s *leftSum) notes() []string {
 	}{
 		{s.late, "not drained there yet"},
 		{s.silent, "not known: no answer (an earlier release, or out of reach)"},
-		{s.kept, "new connections go there still, as no other endpoint could have them"},
+		{s.kept, "new ones still go to what is drained, where no other endpoint may have them (all are drained, or the policy is Local)"},
 	} {
 		if len(n.hosts) > 0 {
 			notes = append(notes, shortList(n.hosts)+": "+n.text)
@@ -217,7 +217,7 @@ func (s *leftSum) details() []string {
 }
 
 func endpointText(to reconcile.RemainingTo) string {
-	return fmt.Sprintf("%s/%s", to.Endpoint, strings.ToLower(string(to.Protocol)))
+	return fmt.Sprintf("%s/%s", to.Endpoint, to.Protocol)
 }
 
 // progress shows how a thing that takes long gets on: on a terminal in one line,

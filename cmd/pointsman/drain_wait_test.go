@@ -42,9 +42,9 @@ func TestWait(t *testing.T) {
 		"dead":               {hosts: []hostLeft{left("n1", 0), dead}, took: newsTime + lookEvery, says: []string{"no connection is left", "n2: dead, so nothing is known"}},
 		"the agent restarts": {hosts: []hostLeft{left("n1", 0)}, at: map[int]any{1: errors.New("nobody answers")}, took: newsTime + 3*lookEvery},
 		"some are left": {hosts: []hostLeft{left("n1", 3), left("n2", 4)}, took: grace + lookEvery, want: "7 connections are left after 1m0s; endpoint 10.20.0.11:8080 stays drained",
-			says: []string{"7 connections are left: 4 on n2, 3 on n1", "4 by way of n2 to 10.20.0.11:8080/tcp from 192.0.2.50", "3 by way of n1"}},
+			says: []string{"7 connections are left: 4 on n2, 3 on n1", "4 by way of n2 to 10.20.0.11:8080/TCP from 192.0.2.50", "3 by way of n1"}},
 		"silent to the end": {hosts: []hostLeft{left("n1", 0), silent}, took: grace + lookEvery, want: "no connection is left that is known of after 1m0s; endpoint 10.20.0.11:8080 stays drained", says: []string{"n2: not known"}},
-		"no other choice":   {hosts: []hostLeft{kept}, took: grace + lookEvery, want: "1 connection is left after", says: []string{"n2: new connections go there still"}},
+		"no other choice":   {hosts: []hostLeft{kept}, took: grace + lookEvery, want: "1 connection is left after", says: []string{"n2: new ones still go to what is drained"}},
 		"no agent":          {at: map[int]any{-1: errors.New("nobody answers")}, took: grace + lookEvery, want: "it isn't known what is left after 1m0s: nobody answers; endpoint"},
 		"undrained":         {hosts: []hostLeft{left("n1", 3)}, at: map[int]any{3: "undrained"}, took: newsTime + 3*lookEvery, want: "endpoint 10.20.0.11:8080 was undrained meanwhile; no connection is left"},
 	} {
