@@ -131,7 +131,9 @@ func (x *explaining) backendNote(a netip.AddrPort, e *EndpointFate) string {
 		stays = "; stays until the drain's grace is over"
 	}
 	switch {
-	case a == x.q.To:
+	case a == x.q.To && e == nil && x.claim.service != nil:
+		return "not translated: began while nothing was served here"
+	case a == x.q.To && e == nil:
 		return "not translated"
 	case e == nil:
 		return "no endpoint of the Service port" + stays

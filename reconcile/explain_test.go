@@ -334,4 +334,12 @@ func TestExplainConnections(t *testing.T) {
 		c.Backends[2].Note != "no endpoint of the Service port; stays until it ends" {
 		t.Errorf("notes %v", notes)
 	}
+	for to, want := range map[string]string{"10.96.0.1:80": "not translated: began while nothing was served here", "10.20.0.2:8080": "not translated"} {
+		at, early := netip.MustParseAddrPort(to), &Tally{}
+		early.Add(host.Connection{Protocol: state.TCP, Source: netip.MustParseAddrPort("192.0.2.50:1"), Destination: at, ReplySource: at})
+		c := explained(in, to, "", func(ev *Evidence) { ev.Tally = early }).Connections
+		if len(c.Backends) != 1 || c.Backends[0].Note != want {
+			t.Errorf("%s: %+v, want %q", to, c.Backends, want)
+		}
+	}
 }
