@@ -22,20 +22,22 @@ type control struct {
 	members *bell // rings when there is news of the fleet
 	left    *remaining
 	loop    *reconcile.Loop
+
+	lists, words turnstile // of those who ask for what may be long, and for what is short
 }
 
 // reads are the questions: GET. Who may open the socket may ask them.
 func (c *control) reads() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		"/v1/status":    c.status,
-		"/v1/served":    c.served,
-		"/v1/services":  c.source.watched(c.services),
-		"/v1/endpoints": c.source.watched(c.endpoints),
-		"/v1/problems":  c.source.watched(c.problems),
-		"/v1/drains":    c.source.watched(c.drains),
+		"/v1/status":    c.words.each(c.status),
+		"/v1/served":    c.answering(c.served, &c.source.news),
+		"/v1/services":  c.answering(c.services, &c.source.news),
+		"/v1/endpoints": c.answering(c.endpoints, &c.source.news),
+		"/v1/problems":  c.answering(c.problems, &c.source.news),
+		"/v1/drains":    c.answering(c.drains, &c.source.news),
 		"/v1/left":      c.left.ServeHTTP,
-		"/v1/nodes":     (&question{c.nodes, c.members}).ServeHTTP,
-		"/v1/names":     c.names,
+		"/v1/nodes":     c.answering(c.nodes, c.members),
+		"/v1/names":     c.words.each(c.names),
 		"/v1/explain":   c.explain,
 		"/v1/events":    c.listEvents,
 	}
@@ -50,6 +52,11 @@ func (c *control) changes() map[string]http.HandlerFunc {
 		"/v1/approve": c.approve,
 		"/v1/reload":  c.reload,
 	}
+}
+
+// answering answers what can be watched.
+func (c *control) answering(look func(wanted) answer, news *bell) http.HandlerFunc {
+	return (&question{look: look, news: news, turns: c.lists}).ServeHTTP
 }
 
 func (c *control) handler() http.Handler {

@@ -3,10 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -190,15 +191,19 @@ type servedAnswer struct {
 	Documents string `json:"documents"` // as in the file of the last good versions
 }
 
-func (c *control) served(w http.ResponseWriter, _ *http.Request) {
+func (c *control) served(q wanted) answer {
 	f := c.source.inForce.Load()
-	if f == nil {
-		http.Error(w, "this host serves nothing yet", http.StatusNotFound)
-		return
+	switch {
+	case f == nil:
+		return answer{missing: "this host serves nothing yet"}
+	case q != wanted{}:
+		return answer{missing: "what is served is told as a whole"}
 	}
-	var text bytes.Buffer
-	_, _ = f.result.Documents().WriteTo(&text) // a buffer takes everything
-	reply(w, servedAnswer{f.state, f.past, text.String()})
+	return answer{write: func(w io.Writer) error {
+		var text bytes.Buffer
+		_, _ = f.result.Documents().WriteTo(&text) // a buffer takes everything
+		return json.NewEncoder(w).Encode(servedAnswer{f.state, f.past, text.String()})
+	}}
 }
 
 func (b *basis) ask(ctx context.Context, socket string, cfg manifest.Config) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,8 +10,10 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
+	"weak"
 
 	"pointsman/state"
 )
@@ -43,12 +46,11 @@ func (q wanted) missing(found bool, kind string) string {
 	return fmt.Sprintf("no %s %s is known here", kind, strings.TrimPrefix(q.namespace+"/"+name, "/"))
 }
 
-// answer is one that is ready to be written, more than once if need be: it's of
-// one moment.
+// answer is one that is ready to be written: it's of one moment.
 type answer struct {
-	starting bool   // the agent doesn't know yet
-	missing  string // why there's nothing; empty if there is
-	write    func(io.Writer) error
+	starting bool                  // the agent doesn't know yet
+	missing  string                // why there's nothing; empty if there is
+	write    func(io.Writer) error // nil where there's nothing whatever
 }
 
 // answerOf is an answer that is small enough to be made as a whole.
@@ -78,24 +80,70 @@ func listOf[T any](open string, items iter.Seq[T]) answer {
 // openList begins a List of Kubernetes objects.
 const openList = `{"apiVersion":"v1","kind":"List","items":`
 
-// tag names what an answer says.
-func (a answer) tag() string {
-	sum := fnv.New64a()
-	if err := a.write(sum); err != nil {
-		return ""
+// told is an answer as it's sent. All whom it's an answer to share it: hundreds who
+// watch 100,000 endpoints, or ask and never read, need the memory of one.
+type told struct {
+	began    time.Time // when it was last looked for; it's whose turn it is that knows
+	starting bool
+	missing  string
+	text     []byte
+	tag      string // names the text
+}
+
+func (a answer) told(began time.Time) *told {
+	if a.write == nil {
+		return &told{began: began, starting: a.starting, missing: a.missing}
 	}
-	return fmt.Sprintf(`"%016x"`, sum.Sum64())
+	var b bytes.Buffer
+	if err := a.write(&b); err != nil { // which no value of ours gives rise to
+		return &told{began: began, missing: err.Error()}
+	}
+	sum := fnv.New64a()
+	sum.Write(b.Bytes())
+	return &told{began, a.starting, a.missing, bytes.Clone(b.Bytes()), fmt.Sprintf(`"%016x"`, sum.Sum64())}
+}
+
+func (t *told) says(o *told) bool {
+	return t.tag == o.tag && t.missing == o.missing && t.starting == o.starting
 }
 
 // question answers what is asked again and again by those who watch.
 type question struct {
-	look func(wanted) answer
-	news *bell // rings when look may give something else
+	look  func(wanted) answer
+	news  *bell // rings when look may give something else
+	turns turnstile
+
+	// recent is what was answered last, as long as somebody is being told it. Who
+	// has the turn may use it.
+	recent map[wanted]weak.Pointer[told]
 }
 
-// watched answers what is asked about the manifests and what they became.
-func (s *source) watched(look func(wanted) answer) http.HandlerFunc {
-	return (&question{look, &s.news}).ServeHTTP
+// maxRecent bounds the answers that are remembered: few questions are asked by many.
+const maxRecent = 64
+
+// now answers, or gives nil if ctx ends before it's its turn. All who asked while
+// somebody else had the turn get one answer: it was looked for after they asked.
+func (q *question) now(ctx context.Context, what wanted) *told {
+	asked := time.Now()
+	if !q.turns.take(ctx) {
+		return nil
+	}
+	began := time.Now()
+	defer func() { q.turns.end(began) }() // whatever becomes of it
+	last := q.recent[what].Value()
+	if last != nil && !last.began.Before(asked) {
+		return last
+	}
+	now := q.look(what).told(began)
+	if last != nil && last.says(now) {
+		last.began = began
+		return last
+	}
+	if q.recent == nil || len(q.recent) >= maxRecent {
+		q.recent = map[wanted]weak.Pointer[told]{}
+	}
+	q.recent[what] = weak.Make(now)
+	return now
 }
 
 // maxWait bounds how long an asker is made to wait for something new.
@@ -111,26 +159,28 @@ func (q *question) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "wait: not a time such as 20s", http.StatusBadRequest)
 		return
 	}
-	var a answer
+	seen := r.Header.Get("If-None-Match")
+	var a *told
 	if wait == 0 {
-		a = q.look(wantedOf(r))
+		a = q.now(r.Context(), wantedOf(r))
 	} else {
 		ctx, cancel := context.WithTimeout(r.Context(), min(wait, maxWait))
 		defer cancel()
-		fresh, tag := q.await(ctx, wantedOf(r), r.Header.Get("If-None-Match"))
-		if fresh == nil {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		a = *fresh
-		w.Header().Set("ETag", tag)
+		a = q.await(ctx, wantedOf(r), seen)
 	}
-	if a.missing != "" && r.Header.Get("If-None-Match") == "" {
+	switch {
+	case a == nil:
+		w.WriteHeader(http.StatusNotModified)
+		return
+	case a.missing != "" && seen == "":
 		http.Error(w, a.missing, http.StatusNotFound)
 		return
+	case wait > 0:
+		w.Header().Set("ETag", a.tag)
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = a.write(w) // that the asker has gone is nobody's concern
+	_, _ = w.Write(a.text) // that the asker has gone is nobody's concern
+	runtime.KeepAlive(a)   // as long as it's being told, others get the same
 }
 
 // settle is the least time between two looks: a burst is one change.
@@ -138,19 +188,17 @@ const settle = 100 * time.Millisecond
 
 // await gives the answer as soon as it isn't the one that was seen; nil if it's
 // that until ctx ends. While an agent starts, what was seen before still holds.
-func (q *question) await(ctx context.Context, what wanted, seen string) (a *answer, tag string) {
+func (q *question) await(ctx context.Context, what wanted, seen string) *told {
 	for {
 		rung, began := q.news.next(), time.Now()
-		now := q.look(what)
-		if seen == "" || !now.starting {
-			if tag := now.tag(); tag != seen {
-				return &now, tag
-			}
+		now := q.now(ctx, what)
+		if now == nil || now.tag != seen && (seen == "" || !now.starting) {
+			return now
 		}
 		// Who watches everything has no more than a fifth of a processor.
 		pause := max(settle, 4*time.Since(began))
 		if !waitFor(ctx, rung) || !waitFor(ctx, time.After(pause)) {
-			return nil, ""
+			return nil
 		}
 	}
 }

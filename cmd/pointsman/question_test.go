@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,16 +24,16 @@ type said struct {
 // saying is a question whose answer can be changed.
 type saying struct {
 	question
-	now   atomic.Pointer[said]
+	words atomic.Pointer[said]
 	looks atomic.Int64
 }
 
 func newSaying(text string) *saying {
 	s := &saying{}
-	s.news = &bell{}
+	s.news, s.turns = &bell{}, newTurnstile()
 	s.look = func(wanted) answer {
 		s.looks.Add(1)
-		now := s.now.Load()
+		now := s.words.Load()
 		a := answerOf(now.text)
 		a.starting, a.missing = now.starting, now.missing
 		return a
@@ -41,7 +43,7 @@ func newSaying(text string) *saying {
 }
 
 func (s *saying) say(now said) {
-	s.now.Store(&now)
+	s.words.Store(&now)
 	s.news.ring()
 }
 
@@ -165,4 +167,46 @@ func TestWanted(t *testing.T) {
 			t.Errorf("%q, and it's there: %q", query, got)
 		}
 	}
+}
+
+// TestQuestionOfMany: a crowd that asks the same is answered by two looks: the one
+// that was going on, and one that began after all had asked. They share the
+// answer, which is told until its last reader is done.
+func TestQuestionOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSaying("a")
+		look := s.look
+		s.look = func(q wanted) answer {
+			time.Sleep(time.Second)
+			return look(q)
+		}
+		var asking sync.WaitGroup
+		for i := range 300 {
+			asking.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if got, _ := s.ask(t.Context(), "", ""); got != "200 \"a\"\n" {
+					t.Errorf("%q", got)
+				}
+			})
+		}
+		asking.Wait()
+		if n := s.looks.Load(); n != 2 {
+			t.Errorf("%d looks", n)
+		}
+		first := s.now(t.Context(), wanted{})
+		runtime.GC()
+		if again := s.now(t.Context(), wanted{}); first != again {
+			t.Error("the same answer is there twice")
+		}
+		s.say(said{text: "b"})
+		if now := s.now(t.Context(), wanted{}); now == first || string(first.text) != "\"a\"\n" {
+			t.Error("the answer that is being told has changed")
+		}
+		for i := range 3 * maxRecent {
+			s.now(t.Context(), wanted{name: fmt.Sprint(i)})
+		}
+		if n := len(s.recent); n > maxRecent {
+			t.Errorf("%d answers are remembered", n)
+		}
+	})
 }
