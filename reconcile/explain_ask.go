@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 func Ask(q Question, in *Input) (*nft.Table, nft.Lookup) {
 	x := newExplaining(q, &Evidence{Input: in})
 	all := x.endpoints()
-	l := nft.Lookup{Frontends: []string{x.key()}, Slots: slotNumbers(len(all)), Client: x.q.From, Keys: []nft.Element{
+	l := nft.Lookup{Frontends: []string{x.key()}, Slots: slotNumbers(map[string]int{x.key(): len(all)}), Client: x.q.From, Keys: []nft.Element{
 		{Set: "cluster-ips", Key: x.q.To.Addr().String()}, {Set: "external-vips", Key: x.q.To.Addr().String()},
 	}}
 	for _, e := range all {
@@ -30,8 +31,8 @@ const spareSlots = 8
 
 // slotNumbers says how many slot numbers a frontend may have: as many as it has
 // endpoints, or as the chain that it leads to knows, whose name ends in it.
-func slotNumbers(endpoints int) func(*nft.Group) int {
-	return func(g *nft.Group) int {
+func slotNumbers(endpoints map[string]int) func(string, *nft.Group) int {
+	return func(frontend string, g *nft.Group) int {
 		n := 0
 		for _, e := range *g {
 			last, err := strconv.Atoi(e.Value[strings.LastIndexByte(e.Value, '-')+1:])
@@ -39,7 +40,7 @@ func slotNumbers(endpoints int) func(*nft.Group) int {
 				n = max(n, last)
 			}
 		}
-		return max(endpoints, min(n, maxLasting)) + spareSlots
+		return max(endpoints[frontend], min(n, maxLasting)) + spareSlots
 	}
 }
 
@@ -48,15 +49,13 @@ func slotNumbers(endpoints int) func(*nft.Group) int {
 // if somebody else has put it there.)
 func AskEndpoint(e netip.AddrPort, in *Input) (*nft.Table, nft.Lookup) {
 	x := newExplaining(Question{To: e}, &Evidence{Input: in})
-	l := nft.Lookup{}
-	most := 0
+	endpoints := map[string]int{}
 	x.backed(e, func(_ *state.Service, p *state.Port, _ *state.Endpoint) {
-		most = max(most, len(p.Endpoints))
 		for _, f := range x.planner.frontends(p, in) {
-			l.Frontends = append(l.Frontends, newBuilder(f, p.Protocol).key)
+			key := newBuilder(f, p.Protocol).key
+			endpoints[key] = max(endpoints[key], len(p.Endpoints))
 		}
 	})
-	slices.Sort(l.Frontends)
-	l.Frontends, l.Slots = slices.Compact(l.Frontends), slotNumbers(most)
-	return NewPlanner(x.planner.family).assemble(in, nil), l
+	return NewPlanner(x.planner.family).assemble(in, nil),
+		nft.Lookup{Frontends: slices.Sorted(maps.Keys(endpoints)), Slots: slotNumbers(endpoints)}
 }

@@ -73,18 +73,31 @@ type BackedFrontend struct {
 	Slots   []string       `json:"slots,omitempty"` // in the kernel: map and number
 }
 
+// maxBacked bounds what an endpoint is explained for: so many slots of the Service
+// ports that it backs. The kernel is asked for each, which takes a second in all,
+// and 10,000 Services may have one and the same backend.
+const maxBacked = 10_000
+
 // backed shows the Service ports that have an endpoint; with port 0, one of the
-// address.
-func (x *explaining) backed(e netip.AddrPort, visit func(*state.Service, *state.Port, *state.Endpoint)) {
+// address. It gives the number of those that are too many.
+func (x *explaining) backed(e netip.AddrPort, visit func(*state.Service, *state.Port, *state.Endpoint)) (left int) {
+	slots := 0
 	for _, s := range x.Input.Services {
 		for i := range s.Ports {
-			for k := range s.Ports[i].Endpoints {
-				if at := s.Ports[i].Endpoints[k].Address; at.Addr() == e.Addr() && (e.Port() == 0 || e.Port() == at.Port()) {
-					visit(s, &s.Ports[i], &s.Ports[i].Endpoints[k])
+			p := &s.Ports[i]
+			for k := range p.Endpoints {
+				switch at := p.Endpoints[k].Address; {
+				case at.Addr() != e.Addr() || e.Port() != 0 && e.Port() != at.Port():
+				case slots >= maxBacked:
+					left++
+				default:
+					slots += len(p.Endpoints) + spareSlots
+					visit(s, p, &p.Endpoints[k])
 				}
 			}
 		}
 	}
+	return left
 }
 
 // ExplainEndpoint explains an endpoint, or all of an address if its port is 0.
@@ -94,11 +107,14 @@ func ExplainEndpoint(e netip.AddrPort, ev *Evidence, verdicts *state.Verdicts) *
 	x := &backer{explaining: newExplaining(Question{To: e}, ev), of: e, verdicts: verdicts, wanted: map[string]bool{}}
 	x.owners = x.owned()
 	out := &EndpointExplanation{Node: ev.Input.Node.Name, Endpoint: e, Backs: []Backing{}}
-	x.explaining.backed(e, func(s *state.Service, p *state.Port, at *state.Endpoint) {
+	left := x.explaining.backed(e, func(s *state.Service, p *state.Port, at *state.Endpoint) {
 		out.Backs = append(out.Backs, x.backing(s, p, at))
 	})
-	if len(out.Backs) == 0 {
+	switch {
+	case len(out.Backs) == 0:
 		out.Hints = x.strangerHints()
+	case left > 0:
+		out.Hints = []string{fmt.Sprintf("it backs %d Service ports more, which are too many to be looked at: see pointsman get endpoints", left)}
 	}
 	out.Kernel = x.holders()
 	if ev.Tally != nil {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/netip"
 	"os/exec"
@@ -172,6 +173,29 @@ func TestExplainEndpoint(t *testing.T) {
 	k.Forget(false)
 	if x := look("10.96.0.1:80"); len(x.Backs) != 0 || x.OK() || !slices.Equal(x.Hints, []string{"it's a frontend of Service default/plain: see pointsman explain 10.96.0.1:80"}) {
 		t.Errorf("a frontend: %+v", x)
+	}
+}
+
+// TestExplainEndpointOfMany: one backend of thousands of Services is explained for
+// some, and the kernel asked as much as those need, whatever others have.
+func TestExplainEndpointOfMany(t *testing.T) {
+	in := simpleInput(3000, 1)
+	at := netip.MustParseAddrPort("10.20.0.1:8080")
+	for _, s := range in.Services {
+		s.Ports[0].Endpoints[0].Address = at
+	}
+	in.Services[0].Ports[0].Endpoints = append(in.Services[0].Ports[0].Endpoints, simple(3000, 500).Ports[0].Endpoints...)
+	_, l := AskEndpoint(at, in)
+	asked := 0
+	for _, f := range l.Frontends {
+		asked += l.Slots(f, nft.NewGroup(nil))
+	}
+	if asked < maxBacked || asked > maxBacked+500 {
+		t.Errorf("%d slots of %d frontends are asked for", asked, len(l.Frontends))
+	}
+	x := ExplainEndpoint(at, &Evidence{Input: in}, nil)
+	if len(x.Backs) != len(l.Frontends) || !slices.Equal(x.Hints, []string{fmt.Sprintf("it backs %d Service ports more, which are too many to be looked at: see pointsman get endpoints", 3000-len(x.Backs))}) {
+		t.Errorf("%d are explained, %d asked for, and it says %q", len(x.Backs), len(l.Frontends), x.Hints)
 	}
 }
 

@@ -19,8 +19,8 @@ type Lookup struct {
 	Frontends []string
 
 	// Slots says how many slot numbers of a frontend are looked at, from 0 on,
-	// given its elements that have no slot.
-	Slots func(*Group) int
+	// given its name and its elements that have no slot.
+	Slots func(string, *Group) int
 
 	// Keys are elements that are asked for one by one: their Set and Key count.
 	// The elements of a frontend that are keyed by more than a slot are among
@@ -174,7 +174,7 @@ func (l *looking) readFrontends() error {
 				}
 			}
 		}
-		slots := l.asked.Slots(NewGroup(slices.Clone(l.found[f])))
+		slots := l.asked.Slots(f, NewGroup(slices.Clone(l.found[f])))
 		for set := range l.usable() {
 			if !set.hasSlotsOf(f) {
 				continue

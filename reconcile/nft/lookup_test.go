@@ -40,7 +40,7 @@ func lookTable(f Family) *Table {
 	return t
 }
 
-func twoSlots(*Group) int { return 2 }
+func twoSlots(string, *Group) int { return 2 }
 
 func lookAt(t *testing.T, program *Table, q Lookup) *Found {
 	t.Helper()
@@ -82,7 +82,7 @@ func TestLook(t *testing.T) {
 			if len(got.Groups) != 1 || got.Bindings != nil {
 				t.Errorf("of a frontend that isn't there: %+v", got)
 			}
-			few := func(g *Group) int { return len(*g) } // the verdict alone
+			few := func(_ string, g *Group) int { return len(*g) } // the verdict alone
 			got = lookAt(t, want, Lookup{Frontends: []string{one + " . tcp . 80", two + " . tcp . 80"}, Slots: few})
 			if len(got.Groups) != 3 || len(*got.Group(one + " . tcp . 80")) != 3 {
 				t.Errorf("the first slots of both: %+v", got)
@@ -101,6 +101,7 @@ func TestLookFaults(t *testing.T) {
 		"add chain ip pointsman entry { policy drop; }":                                                                  "drops what no rule accepts",
 		"add chain ip pointsman mine { type filter hook input priority 0; }":                                             "chain mine is somebody else's",
 		"add set ip pointsman mine { type ipv4_addr; }":                                                                  "set mine is somebody else's",
+		"add set ip pointsman mine-1 { type ipv4_addr; }":                                                                "set mine-1 is somebody else's",
 		"flush chain ip pointsman entry; delete set ip pointsman vips":                                                   "set vips is missing",
 		"flush chain ip pointsman entry; delete chain ip pointsman entry":                                                "chain entry is missing",
 		"delete table ip pointsman":                                                                                      "there is no table ip pointsman",
@@ -111,7 +112,7 @@ func TestLookFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		nftRun(t, script)
-		got := lookAt(t, program, Lookup{Frontends: []string{"10.0.0.1 . tcp . 80"}, Slots: twoSlots})
+		got := lookAt(t, program, Lookup{Frontends: []string{"10.0.0.1 . tcp . 80"}, Slots: twoSlots, Client: netip.MustParseAddr("10.0.0.99")})
 		text := strings.Join(got.Faults, "\n")
 		if !strings.Contains(text, want) || (want == "") != (text == "") {
 			t.Errorf("after %q: %q, want %q", script, text, want)
