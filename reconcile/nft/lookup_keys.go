@@ -23,10 +23,10 @@ func (l *looking) readClient() error {
 	if err != nil {
 		return err
 	}
-	for name := range l.held.sets {
+	for name, held := range l.held.sets {
 		slot, err := strconv.Atoi(name[strings.LastIndexByte(name, '-')+1:])
-		if err != nil || slices.ContainsFunc(l.program.Schema.Sets, func(s Set) bool { return s.Name == name }) {
-			continue
+		if err != nil || !held.asDefined || slices.ContainsFunc(l.program.Schema.Sets, func(s Set) bool { return s.Name == name }) {
+			continue // another set, or somebody else's
 		}
 		clients.Name = name
 		if err := l.getElement(clients, key, func(b []byte) {
