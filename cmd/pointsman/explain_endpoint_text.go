@@ -88,9 +88,12 @@ func (p *walk) backing(b *reconcile.Backing) {
 }
 
 func (p *walk) checked(b *reconcile.Backing) {
-	text := "probe: " + b.Check.Probe + "; " + b.Check.Verdict
+	text := "probe: " + b.Check.Probe
 	if b.Check.Probe == "" {
-		text = "no probe: it's good as long as its host lives"
+		text = "no probe: it's good as long as its host lives, or others can connect to it"
+	}
+	if b.Check.Probe != "" || !b.Check.Since.IsZero() {
+		text += "; " + b.Check.Verdict
 	}
 	if !b.Check.Since.IsZero() {
 		text += " since " + timeText(b.Check.Since)
