@@ -151,14 +151,7 @@ func drainTarget(kind, name string) (t state.DrainTarget, err error) {
 			err = fmt.Errorf("node: a name is missing")
 		}
 	case "endpoint":
-		if t.Endpoint, err = netip.ParseAddrPort(name); err == nil {
-			break
-		}
-		var addr netip.Addr
-		if addr, err = netip.ParseAddr(strings.Trim(name, "[]")); err != nil {
-			err = fmt.Errorf("endpoint: %q is neither an address nor ADDRESS:PORT", name)
-		}
-		t.Endpoint = netip.AddrPortFrom(addr, 0)
+		t.Endpoint, err = parseEndpoint(name)
 	case "service":
 		t.Service.Namespace, t.Service.Name, _ = strings.Cut(name, "/")
 		if t.Service.Namespace == "" || t.Service.Name == "" {
@@ -167,6 +160,21 @@ func drainTarget(kind, name string) (t state.DrainTarget, err error) {
 	default:
 		err = fmt.Errorf("%q can't be drained: name a node, an endpoint or a service", kind)
 	}
-	t.Endpoint = netip.AddrPortFrom(t.Endpoint.Addr().Unmap(), t.Endpoint.Port())
 	return t, err
+}
+
+// parseEndpoint reads ADDR, which has port 0 then, or ADDR:PORT. No endpoint has a
+// zone.
+func parseEndpoint(text string) (netip.AddrPort, error) {
+	e, err := netip.ParseAddrPort(text)
+	isPort := err == nil
+	if !isPort {
+		var addr netip.Addr
+		addr, err = netip.ParseAddr(strings.Trim(text, "[]"))
+		e = netip.AddrPortFrom(addr, 0)
+	}
+	if err != nil || e.Addr().Zone() != "" || isPort && e.Port() == 0 {
+		return netip.AddrPort{}, fmt.Errorf("endpoint: %q is neither an address nor ADDRESS:PORT", text)
+	}
+	return netip.AddrPortFrom(e.Addr().Unmap(), e.Port()), nil
 }

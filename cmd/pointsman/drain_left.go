@@ -114,7 +114,7 @@ func decodeLeft(node string, text []byte) hostLeft {
 	h := hostLeft{}
 	err := json.Unmarshal(text, &h)
 	bad := err != nil || !countable(h.Connections) || slices.ContainsFunc(h.To, func(to reconcile.RemainingTo) bool {
-		known := slices.Contains([]state.Protocol{state.TCP, state.UDP, state.SCTP}, to.Protocol)
+		known := slices.Contains(allProtocols, to.Protocol)
 		return !known || !countable(to.Connections) || !bare(to.Client) || !bare(to.Endpoint.Addr())
 	})
 	if bad || h.Dead || h.Silent {

@@ -68,12 +68,12 @@ func explainEndpoint(c *cli.Context, format string) error {
 	case c.String("from") != "":
 		return usage("explain endpoint: --from is for frontends")
 	}
-	address, err := endpointArg(c.Args().Get(1))
+	e, err := parseEndpoint(c.Args().Get(1))
 	if err != nil {
-		return err
+		return usage("explain endpoint: %q is not an address such as 10.20.0.11 or 10.20.0.11:8080", c.Args().Get(1))
 	}
 	var a explainedEndpoint
-	if err := ask(c.Context, c.String("socket"), "/v1/explain?"+url.Values{"endpoint": {address}}.Encode(), &a); err != nil {
+	if err := ask(c.Context, c.String("socket"), "/v1/explain?"+url.Values{"endpoint": {e.String()}}.Encode(), &a); err != nil {
 		return err
 	}
 	if err := writeExplained(c.App.Writer, format, &a, func(p *walk) { p.endpoint(&a) }); err != nil {
@@ -132,16 +132,4 @@ func parseQuestion(text string) (to netip.AddrPort, protocol state.Protocol, err
 		hint = fmt.Sprintf(": which port? Such as %s", netip.AddrPortFrom(a, 80))
 	}
 	return to, "", usage("explain: %q is not an address and a port%s", text, hint)
-}
-
-// endpointArg reads ADDR[:PORT].
-func endpointArg(text string) (string, error) {
-	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
-		return netip.AddrPortFrom(a.Unmap(), 0).String(), nil
-	}
-	a, err := netip.ParseAddrPort(text)
-	if err != nil || a.Addr().Zone() != "" {
-		return "", usage("explain endpoint: %q is not an address such as 10.20.0.11 or 10.20.0.11:8080", text)
-	}
-	return a.String(), nil
 }

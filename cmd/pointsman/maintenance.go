@@ -8,13 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
+
+	"golang.org/x/sys/unix"
 
 	"pointsman/gossip"
 	"pointsman/reconcile"
@@ -169,12 +170,11 @@ func isLeftover(name string) bool {
 
 // maintenanceTarget reads a file's name: ADDR or ADDR:PORT.
 func maintenanceTarget(name string) (state.DrainTarget, error) {
-	t, err := drainTarget("endpoint", name)
-	_, notBoth := netip.ParseAddrPort(name)
-	if err != nil || t.Endpoint.Addr().Zone() != "" || notBoth == nil && t.Endpoint.Port() == 0 {
-		return t, errors.New("not the name of an endpoint: want ADDRESS or ADDRESS:PORT")
+	e, err := parseEndpoint(name)
+	if err != nil {
+		err = errors.New("not the name of an endpoint: want ADDRESS or ADDRESS:PORT")
 	}
-	return t, nil
+	return state.DrainTarget{Endpoint: e}, err
 }
 
 // maintenanceFile is a file with what it was when it was read.
@@ -208,7 +208,7 @@ const maxLine = 200
 // firstLine gives a file's first line as a drain shows it: were it another text
 // then, it would seem to be a new one each time.
 func firstLine(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // it may have become a pipe that nobody writes to
 	if err != nil {
 		return "", err
 	}

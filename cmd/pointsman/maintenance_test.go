@@ -181,6 +181,39 @@ func TestMaintenanceChanges(t *testing.T) {
 	}
 }
 
+// TestMaintenancePipe: a file that becomes a pipe between two looks at it keeps
+// nobody waiting for a writer.
+func TestMaintenancePipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "10.20.0.11")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() { _, err := firstLine(pipe); read <- err }()
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(deadline):
+		t.Error("it waits")
+	}
+}
+
+// TestParseEndpoint: what is no endpoint's address can't be drained.
+func TestParseEndpoint(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.20.0.11": "10.20.0.11:0", "10.20.0.11:80": "10.20.0.11:80", "::ffff:10.20.0.11": "10.20.0.11:0",
+		"2001:db8::1": "[2001:db8::1]:0", "[2001:db8::1]": "[2001:db8::1]:0", "[2001:db8::1]:80": "[2001:db8::1]:80",
+		"": "", "web": "", "10.20.0.11:0": "", "10.20.0.11:": "", "10.20.0.11:65536": "", "fe80::1%eth0": "", "[fe80::1%\x1b[2J]:80": "",
+	} {
+		e, err := parseEndpoint(text)
+		if got := e.String(); (err == nil) != (want != "") || err == nil && got != want {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+}
+
 // BenchmarkMaintenance is what a look at a hundred files costs: there's one a
 // second.
 func BenchmarkMaintenance(b *testing.B) {
