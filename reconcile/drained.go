@@ -114,7 +114,7 @@ func scopeOf(f nft.Family, in *Input, t state.DrainTarget) *drainScope {
 		d.frontends = map[transport]bool{}
 	}
 	if e := t.Endpoint; e.Port() != 0 && e.Addr().Is6() == (f == nft.IPv6) { // also after its Service is gone
-		for _, protocol := range []state.Protocol{state.TCP, state.UDP, state.SCTP} {
+		for _, protocol := range allProtocols {
 			d.endpoints[transport{protocol, t.Endpoint}] = true
 		}
 	}
