@@ -17,7 +17,11 @@ func getCommand() *cli.Command {
 		OnUsageError: usageError,
 		Subcommands:  []*cli.Command{getServicesCommand(), getEndpointsCommand(), getNodesCommand(), getDrainsCommand(), getProblemsCommand(), getEventsCommand()},
 		Action: func(c *cli.Context) error {
-			return usage("get needs to know what: %s", strings.Join(names(c.Command.Subcommands), ", "))
+			all := strings.Join(names(c.Command.Subcommands), ", ")
+			if c.NArg() > 0 {
+				return usage("get: %q is none of %s", c.Args().First(), all)
+			}
+			return usage("get needs to know what: %s", all)
 		},
 	}
 }
