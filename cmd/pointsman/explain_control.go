@@ -104,6 +104,11 @@ func (c *control) explainEndpoint(w http.ResponseWriter, r *http.Request, addres
 	for _, b := range x.Backs {
 		of = append(of, b.Service)
 	}
+	if r := c.source.judged.Load(); r != nil {
+		for _, s := range r.Backed(e.Addr()) {
+			of = append(of, s.String())
+		}
+	}
 	a.Manifests, a.Homes = c.manifestsOn(e.Addr(), of), c.homes(x)
 	reply(w, a)
 }

@@ -73,6 +73,20 @@ func (o *Object) names(a netip.Addr) bool {
 	return slices.ContainsFunc(all, func(x address) bool { return x.Addr == a })
 }
 
+// Backed gives the Services whose slices have an endpoint of an address: they
+// get it if its port has the right name, too.
+func (r *Result) Backed(a netip.Addr) []state.ObjectName {
+	var out []state.ObjectName
+	for _, e := range r.effective {
+		o := e.object
+		of := state.ObjectName{Namespace: o.Key.Namespace, Name: o.backed}
+		if o.backed != "" && !slices.Contains(out, of) && o.names(a) {
+			out = append(out, of)
+		}
+	}
+	return out
+}
+
 // Backers gives the slices, and Endpoints objects, of a Service.
 func (r *Result) Backers(service state.ObjectName) []Key {
 	var out []Key

@@ -95,6 +95,9 @@ func TestMentions(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", address, text, want)
 		}
 	}
+	if got := r.Backed(netip.MustParseAddr("10.20.0.13")); len(got) != 1 || got[0].Name != "served" {
+		t.Errorf("backed: %v", got)
+	}
 	got := r.Backers(state.ObjectName{Namespace: "default", Name: "db"})
 	if len(got) != 1 || got[0].Name != "db-1" {
 		t.Errorf("backers: %v", got)
