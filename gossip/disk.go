@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -93,6 +94,15 @@ func (d disk) saveDrains(all drainMap) error {
 	return d.write(drainsFile, append(appendU64(nil, sum64(body)), body...))
 }
 
+// named tells of the file that was to be written, not of the one beside it, whose
+// name is another each time: the same trouble has to read the same.
+func (d disk) named(name string, err error) error {
+	if number := syscall.Errno(0); errors.As(err, &number) {
+		err = number
+	}
+	return fmt.Errorf("%s: %w", filepath.Join(d.dir, name), err)
+}
+
 // write replaces a file so that it is there as a whole, the old or the new one,
 // whenever the power fails.
 func (d disk) write(name string, data []byte) error {
@@ -101,7 +111,7 @@ func (d disk) write(name string, data []byte) error {
 	}
 	f, err := os.CreateTemp(d.dir, "."+name+"-*")
 	if err != nil {
-		return err
+		return d.named(name, err)
 	}
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Sync(), f.Close())
@@ -109,7 +119,7 @@ func (d disk) write(name string, data []byte) error {
 		err = os.Rename(f.Name(), filepath.Join(d.dir, name))
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(d.named(name, err), os.Remove(f.Name()))
 	}
 	dir, err := os.Open(d.dir)
 	if err != nil {

@@ -2,6 +2,8 @@ package gossip
 
 import (
 	"net/netip"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,5 +111,26 @@ func TestDrainThatCannotBeShownIsRefused(t *testing.T) {
 		if _, ok := decodeDrain(drainMap{}.write(c.d, "n").message); ok != c.good {
 			t.Errorf("%s: %v", name, ok)
 		}
+	}
+}
+
+// TestDrainOnFullDisk: what the disk doesn't take is in force, and the error says
+// so; it reads the same each time.
+func TestDrainOnFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	c, err := NewCluster(ClusterConfig{NodeName: "a", StateDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	d := state.Drain{Target: state.DrainTarget{Node: "b"}, Until: time.Now().Add(time.Hour)}
+	first, again := c.Drain(d), c.Drain(d)
+	if first == nil || again == nil || first.Error() != again.Error() || !strings.HasSuffix(first.Error(), "restart of this one: "+dir+"/drains: no such file or directory") {
+		t.Errorf("%v, then %v", first, again)
+	}
+	if c.View().Drains[d.Target] == nil {
+		t.Error("it isn't in force")
 	}
 }

@@ -116,7 +116,8 @@ func (c *Cluster) acceptDrain(d *drain, now time.Time) bool {
 	return true
 }
 
-// writeDrain writes an entry of the drains' map. It's on disk when it returns.
+// writeDrain writes an entry of the drains' map. It's on disk when it returns
+// without an error, and in force in any case if that is the disk's.
 func (c *Cluster) writeDrain(t state.DrainTarget, write func() *drain) error {
 	c.mu.Lock()
 	d := write()
@@ -126,5 +127,8 @@ func (c *Cluster) writeDrain(t state.DrainTarget, write func() *drain) error {
 		return fmt.Errorf("drain %v: there are %d drains already", t, maxDrains)
 	}
 	poke(c.wake)
-	return c.saveDrains()
+	if err := c.saveDrains(); err != nil {
+		return fmt.Errorf("drain %v: it's as you wished, but only the other hosts will know that after a restart of this one: %w", t, err)
+	}
+	return nil
 }
