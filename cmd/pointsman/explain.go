@@ -21,7 +21,8 @@ func explainCommand() *cli.Command {
 			"endpoint and why it's used or isn't (who saw it failing, and what they saw), masquerading, the\n" +
 			"elements as the kernel has them, and the connections that there are. It reports where the\n" +
 			"kernel isn't as it should be. Without --from it tells of clients outside, and what is different\n" +
-			"for this host's own processes. Without a protocol it's TCP, unless only another is served.\n\n" +
+			"for this host's own processes. Without a protocol it's TCP, unless only another is served. What\n" +
+			"forwarding, routes and other people's firewalls make of it is pointsman doctor's to tell.\n\n" +
 			"Of an endpoint it tells what it backs, its conditions as declared and as they count, who saw\n" +
 			"what, its drain, and by which frontends it gets connections.\n\n" +
 			"The exit code is 0 if new connections are served (the endpoint gets some) and the kernel is as\n" +
