@@ -184,6 +184,8 @@ type maintenanceFile struct {
 	modified time.Time
 }
 
+var errNoFile = errors.New("not a file")
+
 // readMaintenance reads a file, unless it's as it was. That its contents can't be
 // read is no reason not to drain: root may have a strict umask.
 func readMaintenance(path string, last *maintenanceFile) (*maintenanceFile, error) {
@@ -192,7 +194,7 @@ func readMaintenance(path string, last *maintenanceFile) (*maintenanceFile, erro
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a file")
+		return nil, errNoFile
 	}
 	f := &maintenanceFile{size: info.Size(), modified: info.ModTime()}
 	if last != nil && last.size == f.size && last.modified.Equal(f.modified) {
@@ -213,6 +215,9 @@ func firstLine(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(err, errNoFile)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, maxLine))
 	if err != nil {
 		return "", err
