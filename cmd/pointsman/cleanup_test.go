@@ -8,11 +8,13 @@ import (
 	"pointsman/reconcile/lab"
 )
 
-// snapshot is everything of a host that a program might leave behind.
+// snapshot is everything of a host that a program might leave behind. ip
+// complains of namespaces of other tests that go while it looks.
 func snapshot(t *testing.T, h *lab.Host) string {
 	t.Helper()
-	return sh(t, h, `nft list ruleset
+	return sh(t, h, `{ nft list ruleset
 		ip addr; ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; ip tunnel; ip xfrm state
+		} 2>&1 | grep -v 'Peer netns reference'
 		grep -rs . /proc/sys/net | grep -v 'nf_conntrack_count\|/stat_refresh' | sort
 		ss -lntuH | sort`)
 }
