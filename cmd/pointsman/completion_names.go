@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -21,7 +22,8 @@ func agentNames(c *cli.Context, l *line, kind string) []candidate {
 			return nil
 		}
 	}
-	if loadConfig(c) != nil {
+	// What isn't a file may have no end, or keep who types waiting.
+	if f, err := os.Stat(c.String("config")); err == nil && !f.Mode().IsRegular() || loadConfig(c) != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.Context, typingPatience)

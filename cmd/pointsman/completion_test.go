@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"pointsman/reconcile"
 	"pointsman/state"
@@ -180,15 +182,17 @@ func TestNames(t *testing.T) {
 }
 
 // TestCompletionIsQuiet: who types is told nothing about agents and
-// configurations.
+// configurations, and doesn't wait for what is no file.
 func TestCompletionIsQuiet(t *testing.T) {
 	t.Parallel()
-	broken := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(broken, []byte("no such: [setting"), 0o644); err != nil {
+	dir := t.TempDir()
+	broken, pipe := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "pipe")
+	if err := errors.Join(os.WriteFile(broken, []byte("no such: [setting"), 0o644), unix.Mkfifo(pipe, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	for _, words := range [][]string{
 		{}, {"pointsman"}, {"pointsman", "get", "endpoints", "--socket", "/nowhere", ""}, {"pointsman", "get", "endpoints", "--config", broken, ""},
+		{"pointsman", "get", "endpoints", "--config", pipe, ""}, {"pointsman", "get", "endpoints", "--config", "/dev/zero", ""},
 	} {
 		cmd := exec.Command("pointsman", append([]string{"__complete", "--"}, words...)...)
 		out, err := cmd.CombinedOutput()
