@@ -77,7 +77,7 @@ func Reasons() []Meaning {
 		{ManifestFixed, "a manifest that was refused has no errors any more, or is gone"},
 		{LastStateKept, "the directory can't be read, or has nothing that could be served: what was served stays"},
 		{ChangeHeld, "a change would take too much away: it waits for `pointsman approve`"},
-		{ChangeApproved, "somebody let it through on this host"},
+		{ChangeApproved, "somebody let it through on this host; the message says what that changed"},
 		{StateNotSaved, "the state directory can't be written: after a restart this host would not know its last good manifests"},
 		{DriftRepaired, "somebody else changed our rules: they are put right. The message names the process"},
 		{ProgrammingFailed, "the kernel or nft refused a transaction: what was served stays, and it's tried again"},
