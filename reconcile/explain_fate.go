@@ -105,7 +105,7 @@ func (x *explaining) fate(v *view, c client) Fate {
 	if !x.admits(v, c) {
 		return Fate{Verdict: Dropped, Why: "no loadBalancerSourceRange holds the client: dropped before translation"}
 	}
-	c.here = v.within("local-cidrs", c.addr)
+	c.here = x.isHere(v, c)
 	verdict, _ := v.lookup("services")
 	if verdict == "goto external-local" {
 		verdict = v.externalLocal(c)
@@ -120,6 +120,23 @@ func (x *explaining) fate(v *view, c client) Fate {
 		}
 	}
 	return x.untranslated(v)
+}
+
+// isHere reports whether a client is within --local-cidr. A process of this host
+// may have any of its addresses, so it is if all are.
+func (x *explaining) isHere(v *view, c client) bool {
+	if c.addr.IsValid() || !c.own {
+		return v.within("local-cidrs", c.addr)
+	}
+	known := false
+	for _, a := range x.Input.Addresses {
+		if x.planner.isMine(a) && a.IsGlobalUnicast() {
+			if known = v.within("local-cidrs", a); !known {
+				return false
+			}
+		}
+	}
+	return known
 }
 
 // externalLocal is the chain of that name.
@@ -148,6 +165,8 @@ func (x *explaining) admits(v *view, c client) bool {
 		return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 	}
 	switch {
+	case c.name == inside: // some of them, where ranges overlap
+		return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return slices.ContainsFunc(x.Input.LocalCIDRs, r.Overlaps) })
 	case c.addr.IsValid():
 		return admitted(c.addr)
 	case c.own:

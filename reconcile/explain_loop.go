@@ -130,11 +130,7 @@ func (l *Loop) look(program *nft.Table, q nft.Lookup) (found *nft.Found, problem
 
 // count counts the connections that a filter leaves.
 func (t *Tally) count(ctx context.Context, f nft.Family, of host.ConnectionFilter) (problem string) {
-	family := host.IPv4
-	if f == nft.IPv6 {
-		family = host.IPv6
-	}
-	if err := host.EachConnectionOf(ctx, family, of, t.Add); err != nil {
+	if err := host.EachConnectionOf(ctx, hostFamily(f), of, t.Add); err != nil {
 		return err.Error()
 	}
 	return ""

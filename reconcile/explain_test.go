@@ -98,6 +98,7 @@ const (
 	both      = "served 10.20.0.1:8080 10.20.0.2:8080"
 	clusterIP = "masqueraded (what is sent to a ClusterIP is, so that answers come back through this host)"
 	ownIs     = "masqueraded (this host's own connections to a VIP or NodePort are)"
+	hereIs    = "(it's within --local-cidr: answers come back through this host)"
 )
 
 func localPolicy(s *state.Service) { s.ExternalTrafficPolicy = state.Local }
@@ -111,6 +112,12 @@ func on(address string, change func(*state.Endpoint)) func(*state.Service) {
 			}
 		}
 	}
+}
+
+// within is a host that knows of clients within --local-cidr.
+func within(in *Input, local string) *Input {
+	in.LocalCIDRs = prefixes(local)
+	return in
 }
 
 func healthChecked(s *state.Service) { s.HealthCheckNodePort = 32000 }
@@ -144,8 +151,7 @@ func TestExplain(t *testing.T) {
 		{"mapped", explainInput(), "[::ffff:10.96.0.1]:80", "::ffff:192.0.2.50", "192.0.2.50: " + both + " " + clusterIP},
 		{"an endpoint is its own client", explainInput(), "10.96.0.1:80", "10.20.0.1",
 			"10.20.0.1: " + both + " masqueraded hairpin 10.20.0.1:8080 (what is sent to a ClusterIP is, so that answers come back through this host)"},
-		{"within --local-cidr", func() *Input { in := explainInput(); in.LocalCIDRs = prefixes("10.20.0.0/24"); return in }(), "10.96.0.1:80", "10.20.0.9",
-			"10.20.0.9: " + both + " (it's within --local-cidr: answers come back through this host)"},
+		{"within --local-cidr", within(explainInput(), "10.20.0.0/24"), "10.96.0.1:80", "10.20.0.9", "10.20.0.9: " + both + " " + hereIs},
 		{"an externalIP", explainInput(), "198.51.100.2:80", "192.0.2.50", "192.0.2.50: " + both + " masqueraded (externalTrafficPolicy: Cluster)"},
 		{"a NodePort", explainInput(), "192.0.2.11:30080", "192.0.2.50", "192.0.2.50: " + both + " masqueraded (externalTrafficPolicy: Cluster)"},
 		{"a NodePort elsewhere", explainInput(), "192.0.2.111:30080", "192.0.2.50",
@@ -166,6 +172,13 @@ func TestExplain(t *testing.T) {
 		{"source ranges, and the host is in none", explainInput(func(s *state.Service) { s.SourceRanges = prefixes("203.0.113.0/24") }), "198.51.100.1:80", "",
 			"outside: " + both + " masqueraded (externalTrafficPolicy: Cluster)\n" +
 				"this host: dropped (no loadBalancerSourceRange holds the client: dropped before translation)"},
+		{"source ranges, and some of --local-cidr are in one", within(explainInput(func(s *state.Service) { s.SourceRanges = prefixes("10.20.1.0/24") }), "10.20.0.0/16"), "198.51.100.1:80", "",
+			"outside: " + both + " masqueraded (externalTrafficPolicy: Cluster)\ninside: " + both + " masqueraded (externalTrafficPolicy: Cluster)\n" +
+				"this host: dropped (no loadBalancerSourceRange holds the client: dropped before translation)"},
+		{"this host within --local-cidr", within(explainInput(), "192.0.2.0/24"), "10.96.0.1:80", "",
+			"outside: " + both + " " + clusterIP + "\ninside: " + both + " " + hereIs + "\nthis host: " + both + " " + hereIs},
+		{"this host in part within --local-cidr", within(explainInput(), "192.0.2.11/32"), "10.96.0.1:80", "",
+			"outside: " + both + " " + clusterIP + "\ninside: " + both + " " + hereIs + "\nthis host: " + both + " " + clusterIP},
 		{"zones", explainInput(eachEndpoint(func(e *state.Endpoint) { e.HintZones = []string{map[string]string{"n1": "b", "n2": "a"}[e.NodeName]} })), "10.96.0.1:80", "192.0.2.50",
 			"192.0.2.50: served 10.20.0.2:8080 " + clusterIP + "\n10.20.0.1:8080 is meant for zone b, and this is zone a"},
 		{"nodes", explainInput(eachEndpoint(func(e *state.Endpoint) { e.HintNodes = []string{e.NodeName} })), "10.96.0.1:80", "192.0.2.50",
