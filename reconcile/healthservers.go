@@ -28,6 +28,7 @@ type HealthServers struct {
 	log    *slog.Logger
 	health *Health
 	retry  time.Duration
+	crowd  *Crowd // of all ports
 	checks atomic.Pointer[map[uint16]HealthCheck]
 
 	mu      sync.Mutex
@@ -42,7 +43,7 @@ type HealthServers struct {
 // about every answer, and is told of ports that can't be had.
 func NewHealthServers(log *slog.Logger, health *Health) *HealthServers {
 	return &HealthServers{
-		log: log, health: health, retry: 5 * time.Second,
+		log: log, health: health, retry: 5 * time.Second, crowd: NewCrowd(MaxConnections),
 		running: map[netip.AddrPort]*http.Server{}, failed: map[netip.AddrPort]string{},
 	}
 }
@@ -174,8 +175,8 @@ func (s *HealthServers) server(at netip.AddrPort) *http.Server {
 			check.answer(w, at.Addr(), s.health.Status(time.Now()).Healthy)
 		}),
 		ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: time.Minute,
-		MaxHeaderBytes: 4 << 10,
-		ErrorLog:       slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		MaxHeaderBytes: 4 << 10, ConnState: s.crowd.Note,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
 

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,21 +38,52 @@ func (s *server) run(ctx context.Context) error {
 	if s.addr == "" {
 		return nil
 	}
-	listener := s.listen(ctx)
-	if listener == nil {
-		return nil
-	}
 	srv := &http.Server{
-		Handler: s.handler, MaxHeaderBytes: 16 << 10, ConnContext: withPeer,
+		Handler: s.handler, MaxHeaderBytes: 16 << 10, ConnContext: withPeer, ConnState: reconcile.NewCrowd(reconcile.MaxConnections).Note,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout, IdleTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
-	if err := srv.Serve(listener); ctx.Err() == nil {
-		return err
+	for {
+		listener := s.listen(ctx)
+		if listener == nil {
+			return nil
+		}
+		go guard(ctx, listener)
+		err := srv.Serve(listener)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			err = errors.New("the socket's file was removed or replaced") // see guard
+		}
+		s.log.Error("nobody can connect any more, will listen again", "reason", event.ListenFailed, "server", s.name, "error", err)
+		waitFor(ctx, time.After(guardPeriod))
 	}
-	return nil
+}
+
+// guardPeriod is how often it's seen to that a socket's file is there.
+const guardPeriod = time.Second
+
+// guard closes a socket whose file was removed or replaced: nobody would find it.
+// It leaves what is there by then.
+func guard(ctx context.Context, listener net.Listener) {
+	l, ok := listener.(*net.UnixListener)
+	if !ok {
+		return
+	}
+	path := l.Addr().String()
+	was, _ := os.Lstat(path)
+	for waitFor(ctx, time.After(guardPeriod)) {
+		now, err := os.Lstat(path)
+		if err == nil && !os.SameFile(was, now) || errors.Is(err, fs.ErrNotExist) {
+			l.SetUnlinkOnClose(false)
+			l.Close()
+			return
+		}
+	}
 }
 
 // listen gives a listener, or nil when ctx ends first.

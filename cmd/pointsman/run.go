@@ -284,8 +284,12 @@ func (a *agent) reloadOnHangup(ctx context.Context, n *notifier) error {
 	}
 }
 
+// maxScrapes is how many are answered at the same time. Each may cost as much as the
+// one before.
+const maxScrapes = 5
+
 func metricsHandler(registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	return mux
 }

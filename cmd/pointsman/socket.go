@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/user"
@@ -74,6 +75,8 @@ func (r socketRights) listen(ctx context.Context, path string) (net.Listener, er
 	if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("%s: another agent answers there", path)
+	} else if info, gone := os.Stat(path); gone == nil && info.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("%s: there's something else, no socket", path) // which refuses connections as well
 	} else if errors.Is(err, unix.ECONNREFUSED) {
 		if err := os.Remove(path); err != nil {
 			return nil, err

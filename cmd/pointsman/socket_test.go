@@ -39,6 +39,17 @@ func TestSocketRights(t *testing.T) {
 		}
 		l.Close()
 	}
+	for _, make := range []func() error{func() error { return os.WriteFile(path, nil, 0o600) }, func() error { return os.Mkdir(path, 0o700) }} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (socketRights{0o660, os.Getegid()}).listen(t.Context(), path); err == nil || !strings.Contains(err.Error(), "there's something else, no socket") {
+			t.Errorf("no socket: %v", err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Errorf("what is no socket is removed: %v", err)
+		}
+	}
 	unprivileged(t, func() {
 		dir := must[string](t)(os.MkdirTemp("", "sock-"))
 		defer os.RemoveAll(dir)
