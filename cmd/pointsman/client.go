@@ -26,8 +26,8 @@ func ask(ctx context.Context, socket, path string, answer any) error {
 const maxAnswer = 256 << 20
 
 // patience is how long an agent may take to begin its answer. One that's frozen
-// takes for ever.
-const patience = 5 * time.Second
+// takes for ever; one that tells somebody else of 40,000 Services first, a while.
+const patience = 10 * time.Second
 
 // call sends a request to the running agent and decodes its answer.
 func call(ctx context.Context, socket, method, path string, body, answer any) error {

@@ -33,17 +33,13 @@ func (q wanted) has(n state.ObjectName) bool {
 	return (q.namespace == "" || q.namespace == n.Namespace) && (q.name == "" || q.name == n.Name)
 }
 
-// missing gives what is to be said if nothing is there that was asked for: that
-// is rather a typing error than an empty list.
+// missing gives what is to be said if nothing is there of a name that was asked
+// for: that is rather a typing error than an empty list. A namespace may be empty.
 func (q wanted) missing(found bool, kind string) string {
-	if found || q.namespace+q.name == "" {
+	if found || q.name == "" {
 		return ""
 	}
-	name := q.name
-	if name == "" {
-		name = "*"
-	}
-	return fmt.Sprintf("no %s %s is known here", kind, strings.TrimPrefix(q.namespace+"/"+name, "/"))
+	return fmt.Sprintf("no %s %s is known here", kind, strings.TrimPrefix(q.namespace+"/"+q.name, "/"))
 }
 
 // answer is one that is ready to be written: it's of one moment.
@@ -128,8 +124,8 @@ func (q *question) now(ctx context.Context, what wanted) *told {
 	if !q.turns.take(ctx) {
 		return nil
 	}
+	defer q.turns.end()
 	began := time.Now()
-	defer func() { q.turns.end(began) }() // whatever becomes of it
 	last := q.recent[what].Value()
 	if last != nil && !last.began.Before(asked) {
 		return last

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"time"
 )
 
 // turnstile has those who ask answered one after the other. However many they are,
@@ -24,11 +23,7 @@ func (t turnstile) take(ctx context.Context) bool {
 	}
 }
 
-// end ends a turn that began at a time. The next one begins after a rest as long
-// as it was.
-func (t turnstile) end(began time.Time) {
-	time.AfterFunc(time.Since(began), func() { <-t })
-}
+func (t turnstile) end() { <-t }
 
 // each has a handler whose answers are small answer in turn. They are written
 // afterwards: who doesn't read them holds nobody up.
@@ -37,9 +32,9 @@ func (t turnstile) each(answer http.HandlerFunc) http.HandlerFunc {
 		if !t.take(r.Context()) {
 			return
 		}
-		began, a := time.Now(), &unsent{header: w.Header(), code: http.StatusOK}
+		a := &unsent{header: w.Header(), code: http.StatusOK}
 		func() {
-			defer func() { t.end(began) }() // whatever becomes of it
+			defer t.end() // whatever becomes of it
 			answer(a, r)
 		}()
 		w.WriteHeader(a.code)
