@@ -44,7 +44,12 @@ func (c *control) problems(q wanted) answer {
 }
 
 // problemRow is a line of what is wrong.
-type problemRow struct{ severity, file, object, text string }
+type problemRow struct {
+	Severity string `json:"severity"`
+	File     string `json:"file,omitempty"` // file:line
+	Object   string `json:"object,omitempty"`
+	Text     string `json:"problem"`
+}
 
 func problemRows(a *problemsAnswer) []problemRow {
 	var rows []problemRow
@@ -74,12 +79,12 @@ func getProblemsCommand() *cli.Command {
 	}, resource[problemsAnswer, problemRow]{
 		name: "problems", path: "/v1/problems",
 		rows: problemRows,
-		key:  func(r *problemRow) string { return r.severity + r.file + r.object + r.text },
+		key:  func(r *problemRow) string { return r.Severity + r.File + r.Object + r.Text },
 		columns: []column[problemRow]{
-			{head: "SEVERITY", text: func(r *problemRow) string { return r.severity }},
-			{head: "FILE", text: func(r *problemRow) string { return r.file }},
-			{head: "OBJECT", text: func(r *problemRow) string { return r.object }},
-			{head: "PROBLEM", text: func(r *problemRow) string { return r.text }},
+			{head: "SEVERITY", text: func(r *problemRow) string { return r.Severity }},
+			{head: "FILE", text: func(r *problemRow) string { return r.File }},
+			{head: "OBJECT", text: func(r *problemRow) string { return r.Object }},
+			{head: "PROBLEM", text: func(r *problemRow) string { return r.Text }},
 		},
 	}.action, namespaceFlags()...)
 }

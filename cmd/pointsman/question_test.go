@@ -150,7 +150,7 @@ func TestWanted(t *testing.T) {
 		missing string
 	}{
 		"":                           {true, ""},
-		"namespace=shop":             {true, "no Service shop/* is known here"},
+		"namespace=shop":             {true, ""},
 		"name=web":                   {true, "no Service web is known here"},
 		"namespace=shop&name=web":    {true, "no Service shop/web is known here"},
 		"namespace=default&name=web": {false, "no Service default/web is known here"},

@@ -91,6 +91,14 @@ func viewOf(c *cli.Context) (v view, err error) {
 // asText reports whether a table is to be shown.
 func (v *view) asText() bool { return v.format == "text" || v.format == "wide" }
 
+// within names the namespace that is asked for, if one is.
+func (v *view) within() string {
+	if n := v.query.Get("namespace"); n != "" {
+		return " in the namespace " + n
+	}
+	return ""
+}
+
 func (v *view) path(path string) string { return path + "?" + v.query.Encode() }
 
 func (r resource[A, R]) action(c *cli.Context) error {
@@ -122,7 +130,7 @@ func (r resource[A, R]) show(ctx context.Context, v view) error {
 		lines = append(lines, cells(columns, &row))
 	}
 	if len(lines) == 0 {
-		fmt.Fprintf(v.err, "no %s\n", r.name)
+		fmt.Fprintf(v.err, "no %s%s\n", r.name, v.within())
 	} else if !v.headless {
 		lines = append([][]string{heads(columns)}, lines...)
 	}

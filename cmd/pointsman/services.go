@@ -105,7 +105,7 @@ func (l *lookout) effective() iter.Seq[any] {
 	return func(yield func(any) bool) {
 		for i := range l.declared {
 			d := &l.declared[i]
-			if s := l.here[d.ObjectName]; s != nil && !yield(d.Effective(s)) {
+			if s := l.here[d.ObjectName]; fits(s, d) && !yield(d.Effective(s)) {
 				return
 			}
 		}
@@ -150,7 +150,7 @@ func (l *lookout) waits() string {
 func (l *lookout) row(d *manifest.Declaration, status string) serviceAnswer {
 	a := serviceAnswer{Namespace: d.Namespace, Name: d.Name, Type: d.Type, Source: d.Source.String(), Status: status}
 	s := l.here[d.ObjectName]
-	if s == nil {
+	if !fits(s, d) {
 		s = l.served[d.ObjectName]
 	}
 	for i, p := range d.Ports {
@@ -170,6 +170,12 @@ func (l *lookout) row(d *manifest.Declaration, status string) serviceAnswer {
 		a.Affinity = fmt.Sprintf("%.0fs", s.Affinity.Seconds()) // as the manifest has it
 	}
 	return a
+}
+
+// fits reports whether a Service, if there is one, is what became of a declaration.
+// While a change is put in force, one of the two is known a moment before the other.
+func fits(s *state.Service, d *manifest.Declaration) bool {
+	return s != nil && slices.EqualFunc(s.Ports, d.Ports, func(p state.Port, q manifest.DeclaredPort) bool { return p.Protocol == q.Protocol })
 }
 
 func nodePortText(port int32) string {
