@@ -19,8 +19,9 @@ const (
 )
 
 const (
-	askers     = 8  // streams at once, while somebody asks
-	maxWaiting = 64 // questions of others that wait to be answered
+	askers       = 8  // streams at once, while somebody asks
+	maxWaiting   = 64 // questions of others that wait to be answered
+	maxQuestions = 4  // of one member in a second
 )
 
 // A letter is a question, or an answer to one.
@@ -53,7 +54,8 @@ type inquiry struct {
 
 // Ask puts a question of at most 1 KiB to every live member but this host, and
 // gives their answers until ctx is done, and who gave none. An earlier release
-// gives none, nor does a member that is asked more than once a second.
+// gives none, nor does a member that is asked more often than
+// maxQuestions.
 func (c *Cluster) Ask(ctx context.Context, question []byte) (answers map[string][]byte, silent []string) {
 	q := letter{c.cfg.NodeName, rand.Uint64(), question}
 	names, i := c.beginAsking(q.id)

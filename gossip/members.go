@@ -220,6 +220,9 @@ func (m *members) ask(name string, k kind, now time.Time) bool {
 	if e.asks[k] == nil {
 		e.asks[k] = &tokens{}
 	}
+	if k == kindQuestion {
+		return e.asks[k].take(now, maxQuestions, 2*maxQuestions)
+	}
 	return e.asks[k].take(now, 1, 4)
 }
 

@@ -123,6 +123,17 @@ func TestFleetDrainWait(t *testing.T) {
 		n3.do("undrain", "node", "n2")
 		ends(t, p, 1, "node n2 was undrained meanwhile; 1 connection is left")
 	})
+	t.Run("many at once", func(t *testing.T) {
+		waits := map[string]*lab.Process{}
+		for i := range 8 {
+			target := fmt.Sprintf("10.20.9.%d", i)
+			waits[target] = n3.waiting("endpoint", target, "--grace", "30s")
+		}
+		for target, p := range waits {
+			ends(t, p, 0, "no connection is left")
+			n1.do("undrain", "endpoint", target)
+		}
+	})
 	t.Run("one by one", func(t *testing.T) { testOneByOne(t, w, agents) })
 	t.Run("by a file", func(t *testing.T) { testMaintenance(t, w, agents) })
 	tally := stream.Stop()

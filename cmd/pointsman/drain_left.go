@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -48,6 +49,9 @@ type remaining struct {
 	mu     sync.Mutex // held while connections are counted: one table is enough
 	recent map[state.DrainTarget]counted
 	asking singleflight.Group
+
+	pace sync.Mutex
+	next time.Time // when the other hosts may be asked again
 }
 
 type counted struct {
@@ -61,6 +65,26 @@ const (
 	countFor     = time.Second
 	leftPatience = 3 * time.Second
 )
+
+// How often the other hosts are asked, who answer four times a second, and how
+// long somebody waits for his turn: many may wait for many drains at once.
+const (
+	askEvery    = 300 * time.Millisecond
+	maxTurnWait = 6 * time.Second
+)
+
+// turn gives the time until the other hosts may be asked. It's not ok if too many
+// wait already.
+func (l *remaining) turn(now time.Time) (wait time.Duration, ok bool) {
+	l.pace.Lock()
+	defer l.pace.Unlock()
+	wait = max(0, l.next.Sub(now))
+	if wait > maxTurnWait {
+		return 0, false
+	}
+	l.next = now.Add(wait + askEvery)
+	return wait, true
+}
 
 // here counts this host's connections.
 func (l *remaining) here(ctx context.Context, t state.DrainTarget) (hostLeft, error) {
@@ -132,6 +156,11 @@ func bare(a netip.Addr) bool { return a.IsValid() && a.Zone() == "" }
 
 // everywhere asks all hosts.
 func (l *remaining) everywhere(ctx context.Context, t state.DrainTarget) (*leftAnswer, error) {
+	wait, ok := l.turn(time.Now())
+	if !ok {
+		return nil, errors.New("too many wait for drains")
+	}
+	time.Sleep(wait)
 	ctx, cancel := context.WithTimeout(ctx, leftPatience)
 	defer cancel()
 	own, err := l.here(ctx, t)

@@ -33,8 +33,7 @@ func newWaiter(socket, target string, grace time.Duration, out io.Writer) *waite
 	return w
 }
 
-// lookEvery is how often all hosts are asked. One that was asked a moment ago
-// doesn't answer again before a second is over.
+// lookEvery is how often all hosts are asked.
 const lookEvery = 2 * time.Second
 
 // newsTime is what a drain takes to get round.

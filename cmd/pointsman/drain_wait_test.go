@@ -22,6 +22,23 @@ func left(node string, connections int) hostLeft {
 	return h
 }
 
+// TestTurns: hosts are asked no more often than they answer, however many wait.
+func TestTurns(t *testing.T) {
+	l, now, turns := &remaining{}, time.Now(), 0
+	for ok := true; ok; turns++ {
+		var wait time.Duration
+		if wait, ok = l.turn(now); ok && wait != time.Duration(turns)*askEvery {
+			t.Errorf("turn %d: %v", turns, wait)
+		}
+	}
+	if want := int(maxTurnWait/askEvery) + 2; turns != want {
+		t.Errorf("%d turns, want %d", turns, want)
+	}
+	if wait, ok := l.turn(now.Add(time.Minute)); wait != 0 || !ok {
+		t.Errorf("a minute later: %v, %v", wait, ok)
+	}
+}
+
 // TestWait: when the waiting ends, what is said then, and what is shown before.
 func TestWait(t *testing.T) {
 	const grace = time.Minute
