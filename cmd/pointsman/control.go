@@ -23,7 +23,7 @@ type control struct {
 	left    *remaining
 	loop    *reconcile.Loop
 
-	lists, words turnstile // of those who ask for what may be long, and for what is short
+	lists, words, reasons turnstile // of those who ask for what may be long, for what is short, and for explanations
 }
 
 // reads are the questions: GET. Who may open the socket may ask them.
@@ -38,7 +38,7 @@ func (c *control) reads() map[string]http.HandlerFunc {
 		"/v1/left":      c.left.ServeHTTP,
 		"/v1/nodes":     c.answering(c.nodes, c.members),
 		"/v1/names":     c.words.each(c.names),
-		"/v1/explain":   c.explain,
+		"/v1/explain":   c.reasons.each(c.explain),
 		"/v1/events":    c.listEvents,
 	}
 }

@@ -43,7 +43,9 @@ func (c *control) listEvents(w http.ResponseWriter, r *http.Request) {
 	} else {
 		w.Header().Set("ETag", c.tag(0))
 	}
-	reply(w, eventsAnswer{append([]event.Event{}, events...)})
+	c.words.each(func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, eventsAnswer{append([]event.Event{}, events...)})
+	})(w, r)
 }
 
 // eventsAfter gives the events since one with a number, or the first that come

@@ -47,7 +47,7 @@ func TestReadEventsQuery(t *testing.T) {
 // with that alone, or with nothing when the time is over.
 func TestEventsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &control{events: event.NewLog("n1", event.Most), started: "now"}
+		c := &control{events: event.NewLog("n1", event.Most), started: "now", words: newTurnstile()}
 		ask := func(query, tag string) (body, next string, took time.Duration) {
 			began := time.Now()
 			r := httptest.NewRequest(http.MethodGet, "/v1/events?"+query, nil)
@@ -150,7 +150,7 @@ func agentOf(t *testing.T, socket, started string, log *event.Log) *http.Server 
 	t.Helper()
 	listener := must[net.Listener](t)((&net.ListenConfig{}).Listen(t.Context(), "unix", socket))
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/events", (&control{events: log, started: started}).listEvents)
+	mux.HandleFunc("GET /v1/events", (&control{events: log, started: started, words: newTurnstile()}).listEvents)
 	srv := &http.Server{Handler: mux}
 	go func() {
 		if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -223,7 +223,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 
 func (a *agent) control(group int) *control {
 	return &control{group: group, events: a.events, started: timeText(time.Now()), source: a.source, fleet: a.fleet, health: a.health, loop: a.loop, members: &a.members, left: a.left,
-		lists: newTurnstile(), words: newTurnstile()}
+		lists: newTurnstile(), words: newTurnstile(), reasons: newTurnstile()}
 }
 
 // addressesSettle is the time that a burst of changes of addresses gets.
