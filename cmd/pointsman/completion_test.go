@@ -140,7 +140,7 @@ func TestNamesThatShellsWouldRun(t *testing.T) {
 func fewServices(t *testing.T) (socket string) {
 	t.Helper()
 	endpoint := func(text string) state.Endpoint { return state.Endpoint{Address: netip.MustParseAddrPort(text)} }
-	c := &control{source: &source{}}
+	c := &control{source: &source{}, words: newTurnstile()}
 	c.source.latest.Store(&reconcile.Desired{Services: []*state.Service{
 		{ObjectName: state.ObjectName{Namespace: "default", Name: "plain"}},
 		{ObjectName: state.ObjectName{Namespace: "shop", Name: "web"}, Ports: []state.Port{{Protocol: state.UDP,
