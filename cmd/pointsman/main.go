@@ -17,7 +17,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
+	context.AfterFunc(ctx, stop) // who doesn't listen to a signal is ended by the second
 	os.Exit(Main(ctx, os.Args, os.Stdout, os.Stderr))
 }
 
