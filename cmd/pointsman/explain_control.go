@@ -70,7 +70,10 @@ func (c *control) explain(w http.ResponseWriter, r *http.Request) {
 	if q.Protocol != "" && !slices.Contains(allProtocols, q.Protocol) {
 		err = fmt.Errorf("protocol: %q is none of TCP, UDP, SCTP", q.Protocol)
 	}
-	if err = cmp.Or(err, err2); err != nil {
+	if err = cmp.Or(err, err2); err == nil && !askable(&q) {
+		err = fmt.Errorf("%s from %s: no connection is such", q.To, q.From)
+	}
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -86,6 +89,13 @@ func (c *control) explain(w http.ResponseWriter, r *http.Request) {
 	}
 	a.Manifests = c.manifestsOn(q.To.Addr(), of)
 	reply(w, a)
+}
+
+// askable tells whether there can be such a connection. The command has said so
+// before, but others may ask, too.
+func askable(q *reconcile.Question) bool {
+	isFrom := !q.From.IsValid() || q.From.Zone() == "" && q.From.Unmap().Is6() == q.To.Addr().Unmap().Is6()
+	return q.To.Port() != 0 && q.To.Addr().Zone() == "" && isFrom
 }
 
 func (c *control) explainEndpoint(w http.ResponseWriter, r *http.Request, address string) {

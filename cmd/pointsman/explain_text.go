@@ -26,6 +26,8 @@ func concluded(x *reconcile.Explanation) string {
 	switch a := x.Affinity; {
 	case first.Actual != nil && (first.Actual.Verdict != first.Intent.Verdict || first.Actual.Masquerade != first.Intent.Masquerade):
 		text += "; it should be " + fateText(&first.Intent, x)
+	case len(x.Kernel.Faults) > 0: // the elements are right, or of no use
+		text += ", by its elements; but the table isn't as it should be, and packets may meet something else"
 	case !x.Kernel.OK():
 		text += "; but the kernel isn't as it should be"
 	case x.Kernel.Error != "":

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,36 @@ func TestCheckedText(t *testing.T) {
 		p.checked(&reconcile.Backing{Check: &check})
 		if got := strings.Join(strings.Fields(p.String()), " "); got != want {
 			t.Errorf("got %q\nwant %q", got, want)
+		}
+	}
+}
+
+// TestConcludedFaults: elements say nothing for sure where somebody has changed
+// the chains.
+func TestConcludedFaults(t *testing.T) {
+	to := addrPort("10.96.0.20:80")
+	served := reconcile.Fate{Verdict: reconcile.Served, Endpoints: []netip.AddrPort{to}}
+	x := &reconcile.Explanation{To: to, Protocol: "TCP", Clients: []reconcile.ClientFate{{Intent: served, Actual: &served}}, Endpoints: []reconcile.EndpointFate{{Address: to}},
+		Kernel: reconcile.KernelState{Known: true, Faults: []string{"chain dispatch has 0 rules, and should have 1"}}}
+	want := "10.96.0.20:80/TCP: served by 1 of 1 endpoint, which see the client, by its elements; but the table isn't as it should be, and packets may meet something else"
+	if got := concluded(x); got != want || x.OK() {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestAskable: what others ask at the socket has to make sense, too.
+func TestAskable(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10.96.0.20:80": true, "10.96.0.20:80 10.0.0.1": true, "10.96.0.20:80 ::ffff:10.0.0.1": true, "[2001:db8::1]:80 2001:db8::9": true,
+		"10.96.0.20:0": false, "[fe80::1%eth0]:80": false, "10.96.0.20:80 2001:db8::9": false, "[2001:db8::1]:80 10.0.0.1": false, "[2001:db8::1]:80 fe80::1%\x1b[2J": false,
+	} {
+		to, from, isFrom := strings.Cut(text, " ")
+		q := &reconcile.Question{To: addrPort(to)}
+		if isFrom {
+			q.From = netip.MustParseAddr(from)
+		}
+		if got := askable(q); got != want {
+			t.Errorf("%q: %v", text, got)
 		}
 	}
 }
