@@ -76,6 +76,9 @@ func TestC62ChangeHeld(t *testing.T) {
 	if again := n1.holds(); again.To != held.To || again.From != held.From {
 		t.Errorf("before the restart %+v, after it %+v", held, again)
 	}
+	if s := n1.status(); s.Serves != held.From {
+		t.Errorf("after the restart it serves %q: no object is in error, so none is stale", s.Serves)
+	}
 	check(t, gone, stays)
 	must[string](t)(n1.ctl("drain", "service", "default/s00"))
 	eventually(t, func() error {

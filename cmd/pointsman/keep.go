@@ -32,19 +32,24 @@ func (s *source) nothing(r *manifest.Result) string {
 func (s *source) keep(why string) {
 	s.ledger.held = nil
 	if s.ledger.served == nil {
-		s.recall()
+		s.recall(nil)
 	}
 	s.stay(why)
 }
 
-// recall finds out what the last process left. It isn't in force yet.
-func (s *source) recall() {
-	r := s.loader.Restore()
-	if s.judged.Load() == nil { // else there are manifests that were read
-		s.report(r)
+// recall finds out what the last process left. It isn't in force yet. Where there
+// are manifests that can be read, stale is what they have errors in: the rest of
+// a former state is that of a change that is held.
+func (s *source) recall(read *manifest.Result) {
+	restored := *s.loader.Restore()
+	if read != nil {
+		restored.Stale = read.Stale
 	}
-	if len(r.Services) > 0 {
-		s.ledger.restore(r)
+	if s.judged.Load() == nil { // else there are manifests that were read
+		s.report(&restored)
+	}
+	if len(restored.Services) > 0 {
+		s.ledger.restore(&restored)
 	}
 }
 

@@ -147,7 +147,7 @@ func (a *agent) statusLine(now time.Time) string {
 	d, s := a.source.Latest(), a.health.Status(now)
 	text := "nothing to serve yet"
 	if d != nil {
-		text = fmt.Sprintf("serving %d Services with %d endpoints", len(d.Services), endpoints(d.Services))
+		text = fmt.Sprintf("serving %s with %s", plural(len(d.Services), "Service"), plural(endpoints(d.Services), "endpoint"))
 	}
 	return text + troubles(s)
 }

@@ -75,7 +75,7 @@ func TestServiceAlone(t *testing.T) {
 	s.heard("READY=1", 1)
 	check(t, row{from: w.Client, to: "10.96.0.20:80", by: "b1 b2"})
 	s.heard("WATCHDOG=1", 2)
-	s.heard("STATUS=serving 1 Services with 2 endpoints", 1)
+	s.heard("STATUS=serving 1 Service with 2 endpoints", 1)
 	if err := s.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

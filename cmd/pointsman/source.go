@@ -108,7 +108,7 @@ func (s *source) load(began time.Time) {
 	r := s.loader.Load(snapshot)
 	s.busy.done()
 	if !s.ledger.follows(manifest.HashText(r.Hash())) {
-		s.recall()
+		s.recall(r)
 	}
 	s.report(r)
 	before := s.ledger.served

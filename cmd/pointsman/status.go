@@ -190,8 +190,8 @@ func showStatus(w io.Writer, a *statusAnswer) {
 	if !a.Health.Healthy {
 		kernel = "not as it should be"
 	}
-	fmt.Fprintf(w, "node\t%s\nrelease\t%s\nserves\t%s: %d Services, %d endpoints\nkernel\t%s\n",
-		a.Node, a.Release, orDash(a.Serves), a.Services, a.Endpoints, kernel)
+	fmt.Fprintf(w, "node\t%s\nrelease\t%s\nserves\t%s: %s, %s\nkernel\t%s\n",
+		a.Node, a.Release, orDash(a.Serves), plural(a.Services, "Service"), plural(a.Endpoints, "endpoint"), kernel)
 	if a.Commit != "" {
 		fmt.Fprintf(w, "commit\t%s\n", a.Commit)
 	}
@@ -206,7 +206,7 @@ func showStatus(w io.Writer, a *statusAnswer) {
 		fmt.Fprintln(w, "drained\tthis host (see pointsman get drains)")
 	}
 	if a.Errors+a.Warnings > 0 {
-		fmt.Fprintf(w, "problems\t%d errors, %d warnings (see pointsman get problems)\n", a.Errors, a.Warnings)
+		fmt.Fprintf(w, "problems\t%s, %s (see pointsman get problems)\n", plural(a.Errors, "error"), plural(a.Warnings, "warning"))
 	}
 	if a.Held != nil {
 		for _, l := range a.Held.lines() {
