@@ -116,9 +116,12 @@ func (s *source) save() {
 	err := errors.Join(s.loader.LastGood().WriteFile(path), s.ledger.past.write(s.stateDir))
 	if err != nil {
 		s.health.Degraded("state directory", err.Error())
-		s.log.Error("the last good manifests could not be saved", "reason", event.StateNotSaved, "error", err)
+		if !s.saveFailed { // the error names another temporary file each time
+			s.log.Error("the last good manifests could not be saved, will try again", "reason", event.StateNotSaved, "error", err, "retry", saveAgain)
+		}
+		s.saveFailed = true
 		return
 	}
 	s.health.Degraded("state directory", "")
-	s.unsaved = false
+	s.unsaved, s.saveFailed = false, false
 }

@@ -32,18 +32,19 @@ type source struct {
 	fleet    *gossip.Agent
 	busy     *activity
 
-	approvals chan approval
-	overlay   state.Overlayer
-	kept      *keptWatch
-	changed   chan struct{}      // capacity 1, no data
-	triggers  reconcile.Triggers // since when the loop has something to do
-	news      bell               // for those who watch what is shown of all this
-	latest    atomic.Pointer[reconcile.Desired]
-	judged    atomic.Pointer[manifest.Result] // the last one, whether it's served or not
-	inForce   atomic.Pointer[inForce]         // nil before there is anything
-	reported  map[complained]*complaint       // what is wrong with the manifests, as it was told
-	unsaved   bool                            // the last good objects are not in the state directory yet
-	ephemeral string                          // the ports that were warned of
+	approvals  chan approval
+	overlay    state.Overlayer
+	kept       *keptWatch
+	changed    chan struct{}      // capacity 1, no data
+	triggers   reconcile.Triggers // since when the loop has something to do
+	news       bell               // for those who watch what is shown of all this
+	latest     atomic.Pointer[reconcile.Desired]
+	judged     atomic.Pointer[manifest.Result] // the last one, whether it's served or not
+	inForce    atomic.Pointer[inForce]         // nil before there is anything
+	reported   map[complained]*complaint       // what is wrong with the manifests, as it was told
+	unsaved    bool                            // the last good objects are not in the state directory yet
+	saveFailed bool                            // the last time
+	ephemeral  string                          // the ports that were warned of
 }
 
 // newSource makes what the command line decides of a source.
@@ -69,6 +70,10 @@ func (s *source) Latest() *reconcile.Desired { return s.latest.Load() }
 // written: a burst of changes is written once.
 const saveAfter = time.Second
 
+// saveAgain is the time after which it's tried again: a disk that was full is
+// full for a while.
+const saveAgain = 10 * time.Second
+
 // run follows the directory until ctx ends.
 func (s *source) run(ctx context.Context) error {
 	save := time.NewTimer(saveAfter)
@@ -90,7 +95,9 @@ func (s *source) run(ctx context.Context) error {
 			s.serve(reconcile.FleetHealth, time.Now())
 			s.news.ring()
 		case <-save.C:
-			s.save()
+			if s.save(); s.unsaved {
+				save.Reset(saveAgain)
+			}
 		}
 	}
 }
