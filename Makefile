@@ -43,10 +43,10 @@ demo: root packages build
 	@bin/pointsman-demo
 
 # -count=1: the cache of results knows nothing of the kernel, nor of the agent
-# that the tests build. -parallel 4 whatever the machine has: the tests of fleets
-# mostly wait.
+# that the tests build. -parallel 4 and -p 3 whatever the machine has: the tests
+# of fleets mostly wait.
 test: root packages go
-	$(GO) test -race -count=1 -timeout 15m -parallel 4 ./...
+	$(GO) test -race -count=1 -timeout 15m -parallel 4 -p 3 ./...
 
 lint: go
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted by gofmt: $$unformatted"; exit 1; }
