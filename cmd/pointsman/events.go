@@ -108,10 +108,21 @@ func readTime(v url.Values, key string) (time.Duration, error) {
 var eventTypes = []string{event.Normal, event.Warning}
 
 func (q *eventsQuery) has(e *event.Event) bool {
-	return (q.namespace == "" || q.namespace == e.Namespace()) &&
-		(q.name == "" || slices.Contains(namesOf(e), q.name)) &&
-		(q.kind == "" || q.kind == e.Type) &&
-		!e.Last.Before(q.since)
+	isOf := (q.namespace == "" || q.namespace == e.Namespace()) && (q.name == "" || slices.Contains(namesOf(e), q.name))
+	return (isOf || q.isConcern(e)) && (q.kind == "" || q.kind == e.Type) && !e.Last.Before(q.since)
+}
+
+// isConcern reports whether what is asked for is one of the Services that an event
+// concerns. One that concerns everything is no answer to a name alone, which may be
+// that of a host or a file.
+func (q *eventsQuery) isConcern(e *event.Event) bool {
+	return slices.ContainsFunc(e.Concerns, func(c string) bool {
+		namespace, name, _ := strings.Cut(c, "/")
+		if c == event.Everything {
+			return q.namespace != ""
+		}
+		return (q.namespace == "" || q.namespace == namespace) && (q.name == "" || q.name == name)
+	})
 }
 
 // namesOf gives what may be meant by the name of an event.

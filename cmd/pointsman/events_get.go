@@ -22,7 +22,8 @@ func getEventsCommand() *cli.Command {
 		Description: "The latest of what happened since the agent started: endpoints that came and went, by whose\n" +
 			"word; manifests that were refused; changes that are held; rules that somebody else changed;\n" +
 			"hosts of the fleet. NAME is that of a Service (shop/web), a node, an endpoint's address, a file\n" +
-			"or a process. What happens again within ten minutes is counted.\n\n" +
+			"or a process; loads of manifests are of each Service that they changed. What happens again\n" +
+			"within ten minutes is counted.\n\n" +
 			"Each event is a line of the log, too: journalctl -u pointsman POINTSMAN_REASON=EndpointDown",
 	}, getEvents, append(namespaceFlags(), only, durationFlag("since", 0, "only what happened within this `TIME`"))...)
 }

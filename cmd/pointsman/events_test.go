@@ -113,6 +113,17 @@ func TestEventsQueryHas(t *testing.T) {
 			t.Errorf("%+v: %v", c.q, !c.has)
 		}
 	}
+	one := event.Event{Object: "Manifests 0123", Concerns: event.Concerns{"shop/web", "infra/dns"}}
+	many := event.Event{Object: "Manifests 0123", Concerns: event.Concerns{event.Everything}}
+	for _, c := range []struct{ namespace, name, is string }{
+		{"", "", "true true"}, {"shop", "", "true true"}, {"shop", "web", "true true"}, {"", "dns", "true false"}, {"shop", "dns", "false true"},
+		{"other", "", "false true"}, {"", "n1", "false false"}, {"", "0123", "true true"},
+	} {
+		q := eventsQuery{wanted: wanted{namespace: c.namespace, name: c.name}}
+		if got := fmt.Sprint(q.has(&one), " ", q.has(&many)); got != c.is {
+			t.Errorf("%s/%s of those that a load changed: %s", c.namespace, c.name, got)
+		}
+	}
 	node := event.Event{Object: "Node n1"}
 	if q := (eventsQuery{wanted: wanted{namespace: "shop"}}); q.has(&node) {
 		t.Error("a node is in a namespace")

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"pointsman/state/change"
 	"pointsman/state/event"
 	"pointsman/state/manifest"
 )
@@ -57,7 +56,8 @@ func (s *source) recall(read *manifest.Result) {
 func (s *source) hold() {
 	h := s.ledger.held
 	if shown := s.inForce.Load(); shown == nil || shown.held == nil || shown.held.to != h.to {
-		s.log.Error("a change is held", "reason", event.ChangeHeld, "object", manifestsObject(h.to), "to", h.to.Hash, "commit", h.to.Commit, "why", strings.Join(h.verdict.Reasons, "; "),
+		s.log.Error("a change is held", "reason", event.ChangeHeld, "object", manifestsObject(h.to), "concerns", concernsOf(s.difference(s.ledger.served, h.result)),
+			"to", h.to.Hash, "commit", h.to.Commit, "why", strings.Join(h.verdict.Reasons, "; "),
 			"services", h.verdict.Services.Gone, "endpoints", h.verdict.Endpoints.Gone, "release", h.release())
 	}
 	s.stay(h.String())
@@ -88,8 +88,9 @@ func (s *source) approve(name string) error {
 	if err != nil {
 		return err
 	}
-	d := change.Compare(servedBy(before.Services, s.nodeName), servedBy(r.Services, s.nodeName))
-	s.log.Info("the held change was approved on this host: "+changeText(d), "reason", event.ChangeApproved, "object", manifestsObject(s.ledger.state), "to", s.ledger.state.Hash, "commit", s.ledger.state.Commit)
+	d, to := s.difference(before, r), s.ledger.state
+	s.log.Info("the held change was approved on this host: "+changeText(d), "reason", event.ChangeApproved, "object", manifestsObject(to), "concerns", concernsOf(d),
+		"to", to.Hash, "commit", to.Commit)
 	s.accept(r, time.Now())
 	return nil
 }

@@ -124,19 +124,34 @@ func (s *source) tellFixed(now map[complained]*complaint) {
 // if anything was. That nothing did is no event.
 func (s *source) tellLoaded(before *manifest.Result, files int, took time.Duration) {
 	l, text := s.ledger, "manifests loaded"
-	var about []any
+	about := []any{"reason", event.ManifestsLoaded, "object", manifestsObject(l.state)}
 	if before != nil {
-		d := change.Compare(servedBy(before.Services, s.nodeName), servedBy(l.served.Services, s.nodeName))
+		d := s.difference(before, l.served)
 		text += ": " + changeText(d)
+		about = append(about, "concerns", concernsOf(d))
 		if d.Empty() {
 			about = []any{"hash", l.state.Hash}
 		}
 	}
-	if about == nil {
-		about = []any{"reason", event.ManifestsLoaded, "object", manifestsObject(l.state)}
-	}
 	s.log.Info(text, append(about, "commit", l.state.Commit, "files", files, "services", len(l.served.Services), "stale", len(l.served.Stale),
 		"took", took.Round(100*time.Microsecond))...)
+}
+
+// difference compares what this host serves of two states.
+func (s *source) difference(before, after *manifest.Result) *change.Diff {
+	return change.Compare(servedBy(before.Services, s.nodeName), servedBy(after.Services, s.nodeName))
+}
+
+// concernsOf names the Services that come, go or change.
+func concernsOf(d *change.Diff) event.Concerns {
+	var names event.Concerns
+	for _, s := range slices.Concat(d.Added, d.Removed) {
+		names = append(names, s.ObjectName.String())
+	}
+	for _, p := range d.Changed {
+		names = append(names, p.After.ObjectName.String())
+	}
+	return names
 }
 
 // manifestsObject names a state of the manifests, for its events.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,8 +38,12 @@ func TestChangeText(t *testing.T) {
 			"Services 1 added (shop/f), 2 removed (shop/c, shop/e), 3 changed (shop/a +1 -1 endpoints, shop/b +1 endpoints, shop/d -1 endpoints)",
 		},
 	} {
-		if got := changeText(change.Compare(c.before, c.after)); got != c.want {
+		d := change.Compare(c.before, c.after)
+		if got := changeText(d); got != c.want {
 			t.Errorf("%s\nnot %s", got, c.want)
+		}
+		if got := concernsOf(d); len(got) != len(d.Added)+len(d.Removed)+len(d.Changed) || !slices.ContainsFunc(got, func(n string) bool { return strings.Contains(c.want, n) }) && !d.Empty() {
+			t.Errorf("it concerns %s", got)
 		}
 	}
 }

@@ -23,7 +23,21 @@ type Event struct {
 	Count    int       `json:"count"`
 	First    time.Time `json:"first"`
 	Last     time.Time `json:"last"`
+
+	// Concerns are objects that it's about beside Object, or Everything alone.
+	Concerns Concerns `json:"concerns,omitempty"`
 }
+
+// Concerns names the Services, as namespace/name, that one event is about: that a
+// load changed, say. A Record knows them by their type, and no log shows them: they
+// may be many, of which the message names the first.
+type Concerns []string
+
+// Everything is what an event concerns that concerns more than are remembered.
+const Everything = "*"
+
+// LogValue makes it a slog.LogValuer: handlers leave out a group of nothing.
+func (Concerns) LogValue() slog.Value { return slog.GroupValue() }
 
 // The types of events, as Kubernetes has them.
 const (
@@ -69,7 +83,7 @@ func (e *Event) Namespace() string {
 
 // Of gives the event that a log record with a Reason is.
 func Of(r Record) Event {
-	e := Event{Type: Normal, Reason: r.Reason, Message: r.Text(), Count: 1, First: r.Time, Last: r.Time}
+	e := Event{Type: Normal, Reason: r.Reason, Concerns: r.Concerns, Message: r.Text(), Count: 1, First: r.Time, Last: r.Time}
 	if r.Level >= slog.LevelWarn {
 		e.Type = Warning
 	}

@@ -118,6 +118,21 @@ func TestTapIsAHandler(t *testing.T) {
 	})
 }
 
+// TestConcerns: what an event concerns is taken by its type, and no log shows it.
+func TestConcerns(t *testing.T) {
+	var text, asJSON bytes.Buffer
+	for _, next := range []slog.Handler{slog.NewTextHandler(&text, nil), slog.NewJSONHandler(&asJSON, nil)} {
+		log, taken := logger(slog.LevelInfo, next)
+		log.Info("loaded", "concerns", Concerns{"shop/web", "shop/db"}, "files", 3)
+		if e := Of((*taken)[0]); strings.Join(e.Concerns, " ") != "shop/web shop/db" || e.Message != "loaded (files=3)" {
+			t.Errorf("%+v", e)
+		}
+	}
+	if logged := text.String() + asJSON.String(); strings.Contains(logged, "concerns") || strings.Contains(logged, "shop") || !strings.Contains(logged, "files=3") {
+		t.Error(logged)
+	}
+}
+
 // TestTapKeepsNothingThatChanges: what others may change later is written down.
 func TestTapKeepsNothingThatChanges(t *testing.T) {
 	log, taken := logger(slog.LevelInfo, nil)

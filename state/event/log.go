@@ -24,11 +24,13 @@ type Log struct {
 	changed chan struct{}  // closed when there's something new
 }
 
-// The bounds of a log. 1,000 events of this size are at most 1.5 MB.
+// The bounds of a log. 1,000 events of this size are at most 1.5 MB, and as much
+// again if each is a load that changed as many Services.
 const (
-	Most       = 1000
-	maxMessage = 1024 // bytes, as of Kubernetes' events
-	maxField   = 300
+	Most        = 1000
+	maxMessage  = 1024 // bytes, as of Kubernetes' events
+	maxField    = 300
+	maxConcerns = 20
 )
 
 // again is the time after an event in which the same counts as a repetition, as
@@ -111,6 +113,9 @@ func bound(e *Event) {
 	e.Message = cut(e.Message, maxMessage)
 	for _, field := range []*string{&e.Object, &e.Endpoint, &e.Node, &e.File, &e.Process} {
 		*field = cut(*field, maxField)
+	}
+	if len(e.Concerns) > maxConcerns {
+		e.Concerns = Concerns{Everything}
 	}
 }
 

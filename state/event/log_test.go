@@ -144,8 +144,12 @@ func TestRareIsKept(t *testing.T) {
 // TestBounds: an event is small, whatever it's about, and still text.
 func TestBounds(t *testing.T) {
 	l := NewLog("n1", 3)
-	l.Add(Event{Reason: ManifestRefused, Object: strings.Repeat("ä", 1000), Message: "x" + strings.Repeat("ä", 1000)})
+	l.Add(Event{Reason: ManifestRefused, Object: strings.Repeat("ä", 1000), Message: "x" + strings.Repeat("ä", 1000), Concerns: make(Concerns, maxConcerns)})
+	l.Add(Event{Reason: ManifestsLoaded, Concerns: make(Concerns, maxConcerns+1)})
 	events, _ := l.After(0)
+	if n := len(events[0].Concerns); n != maxConcerns || !slices.Equal(events[1].Concerns, Concerns{Everything}) {
+		t.Errorf("it concerns %d, and %s", n, events[1].Concerns)
+	}
 	for text, most := range map[string]int{events[0].Object: maxField, events[0].Message: maxMessage} {
 		if len(text) > most || len(text) < most-2 || !utf8.ValidString(text) || !strings.HasSuffix(text, "ä...") {
 			t.Errorf("%d bytes: %q", len(text), text)

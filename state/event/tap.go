@@ -15,6 +15,8 @@ type Record struct {
 	Message string
 	Reason  Reason // "" if it's no event
 	Fields  []Field
+
+	Concerns Concerns
 }
 
 // Field is an attribute of a log record.
@@ -85,9 +87,13 @@ func (r Record) copy() Record {
 	return r
 }
 
-// add writes an attribute down. A Reason is known by its type: others may have
-// attributes of its name.
+// add writes an attribute down. A Reason and Concerns are known by their types:
+// others may have attributes of their names.
 func (r *Record) add(prefix string, a slog.Attr) {
+	if c, ok := a.Value.Any().(Concerns); ok {
+		r.Concerns = c
+		return
+	}
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
 		if a.Key != "" {
