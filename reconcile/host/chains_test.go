@@ -22,6 +22,9 @@ table ip filter {
 		tcp dport 22 ct status dnat accept
 		ct status dnat,snat log accept
 		meta mark 1 return
+		tcp dport 22 ct state established,related counter accept
+		ct state new,established accept
+		ct state != established accept
 	}
 	chain rest { counter reject; }
 	chain unread { accept; }
@@ -52,10 +55,11 @@ func TestChains(t *testing.T) {
 		t.Fatal(err)
 	}
 	dnat := Rule{Conditional: true, DNAT: true, Verdict: "accept"}
+	later := Rule{Conditional: true, Later: true, Verdict: "accept"}
 	other := func(verdict string) Rule { return Rule{Conditional: true, Verdict: verdict} }
 	want := []Chain{
 		{Family: "ip", Table: "filter", Name: "user", Rules: []Rule{
-			dnat, dnat, other("accept"), other("drop"), other("accept"), other("accept"), dnat, other("return")}},
+			dnat, dnat, other("accept"), other("drop"), later, other("accept"), dnat, other("return"), later, other("accept"), other("accept")}},
 		{Family: "ip", Table: "filter", Name: "rest", Rules: []Rule{{Verdict: "reject"}}},
 		{Family: "ip", Table: "filter", Name: "unread"},
 		{Family: "ip", Table: "filter", Name: "forward", Type: "filter", Hook: "forward", Priority: -5, Drop: true, Rules: []Rule{
@@ -134,7 +138,8 @@ func TestRulesOfIptables(t *testing.T) {
 		{"DNAT", iptablesRule(3, 1, 0, 0x80, acceptExpr()), Rule{Conditional: true, DNAT: true, Verdict: "accept"}},
 		{"DNAT, rejected", iptablesRule(2, 1, 0, 0x80, reject), Rule{Conditional: true, DNAT: true, Verdict: "reject"}},
 		{"! DNAT", iptablesRule(3, 1, 1, 0x80, acceptExpr()), some},
-		{"RELATED,ESTABLISHED", iptablesRule(3, 1, 0, 0x06, acceptExpr()), some},
+		{"RELATED,ESTABLISHED", iptablesRule(3, 1, 0, 0x06, acceptExpr()), Rule{Conditional: true, Later: true, Verdict: "accept"}},
+		{"NEW,ESTABLISHED", iptablesRule(3, 1, 0, 0x0a, acceptExpr()), some},
 		{"DNAT and something else", iptablesRule(3, 3, 0, 0x80, acceptExpr()), some},
 		{"revision 1", iptablesRule(1, 1, 0, 0x80, acceptExpr()), some},
 		{"LOG", iptablesRule(3, 1, 0, 0x80, compat("target", "LOG", 0, nil)), Rule{Conditional: true}},

@@ -67,7 +67,7 @@ func ReadFacts(q Questions) Facts {
 	f.check("nf_tables", err)
 	f.VirtualServers, err = readVirtualServers()
 	f.check("IPVS", err)
-	f.readSysctls(q)
+	f.readSysctls(q.Sysctls, q.PerLink, f.Addrs.links())
 	for _, d := range q.Destinations {
 		if _, err := netlink.RouteGet(d.AsSlice()); err != nil {
 			f.Unreachable[d] = err.Error()
@@ -94,22 +94,27 @@ func (f *Facts) check(what string, err error) {
 	}
 }
 
-func (f *Facts) readSysctls(q Questions) {
-	for _, name := range q.Sysctls {
+// readSysctls reads some, and others of each of some links.
+func (f *Facts) readSysctls(names, perLink, links []string) {
+	for _, name := range names {
 		f.readSysctl(name)
 	}
-	links := []string{"all"}
-	for _, s := range []Stack{f.Addrs.V4, f.Addrs.V6} {
-		for _, a := range s.Addresses {
-			links = append(links, a.Link)
-		}
-	}
 	for _, link := range unique(links) {
-		for _, name := range q.PerLink {
-			// As sysctl(8) has it, a dot of an interface's name is a slash.
-			f.readSysctl(fmt.Sprintf(name, strings.ReplaceAll(link, ".", "/")))
+		for _, name := range perLink {
+			f.readSysctl(linkSysctl(name, link))
 		}
 	}
+}
+
+// links are what PerLink means.
+func (a Addrs) links() []string {
+	links := []string{"all"}
+	for _, s := range []Stack{a.V4, a.V6} {
+		for _, at := range s.Addresses {
+			links = append(links, at.Link)
+		}
+	}
+	return links
 }
 
 func (f *Facts) readSysctl(name string) {

@@ -17,6 +17,10 @@ type Rule struct {
 	// status dnat`, `-m conntrack --ctstate DNAT`.
 	DNAT bool
 
+	// Later says that it's for packets of connections that are known already,
+	// and so for no first packet: `ct state established,related`.
+	Later bool
+
 	// Verdict is accept, drop, reject, jump, goto or return; empty where
 	// there is none, or one that isn't understood. Target is where jump and
 	// goto go.
@@ -34,6 +38,9 @@ const (
 	conntrackFlags   = 146 // match_flags, invert_flags, state_mask
 	conntrackByState = 1 << 0
 	stateDNAT        = 1 << 7
+
+	// NF_CT_STATE_BIT and XT_CONNTRACK_STATE_BIT of established and related.
+	statesKnown = 1<<1 | 1<<2
 )
 
 // verdicts are the verdicts by their code (NF_ACCEPT, NFT_RETURN, ...).
@@ -65,6 +72,7 @@ func parseRule(attributes []byte) Rule {
 	}
 	r.Conditional = len(conditions) > 0
 	r.DNAT = translated(conditions)
+	r.Later = known(conditions)
 	return r
 }
 
@@ -111,6 +119,28 @@ func translated(conditions []expression) bool {
 	return false
 }
 
+// known reports whether one of the conditions is a state that no first packet
+// is in.
+func known(conditions []expression) bool {
+	for i, e := range conditions {
+		switch {
+		case e.name == "match" && conntrackKnown(e):
+			return true
+		case e.name == "ct" && i+2 < len(conditions) && stateIsKnown(e, conditions[i+1], conditions[i+2]):
+			return true
+		}
+	}
+	return false
+}
+
+// stateIsKnown understands `ct state established,related`: load, mask, and
+// compare with zero.
+func stateIsKnown(ct, bitwise, cmp expression) bool {
+	mask := word(bitwise.get(unix.NFTA_BITWISE_MASK))
+	return number(ct.get(unix.NFTA_CT_KEY)) == unix.NFT_CT_STATE && bitwise.name == "bitwise" && cmp.name == "cmp" &&
+		number(cmp.get(unix.NFTA_CMP_OP)) == unix.NFT_CMP_NEQ && word(cmp.get(unix.NFTA_CMP_DATA)) == 0 && mask != 0 && mask&^statesKnown == 0
+}
+
 // statusIsDNAT understands `ct status dnat`: load, mask, and compare with zero
 // or with the mask.
 func statusIsDNAT(ct, bitwise, cmp expression) bool {
@@ -136,15 +166,26 @@ func word(data []byte) uint32 {
 	return binary.NativeEndian.Uint32(value)
 }
 
-// conntrackDNAT understands iptables' -m conntrack --ctstate DNAT, revisions 2
-// and 3.
+// conntrackDNAT understands iptables' -m conntrack --ctstate DNAT.
 func conntrackDNAT(match expression) bool {
+	states, ok := conntrackStates(match)
+	return ok && states&stateDNAT != 0
+}
+
+// conntrackKnown understands -m conntrack --ctstate RELATED,ESTABLISHED.
+func conntrackKnown(match expression) bool {
+	states, ok := conntrackStates(match)
+	return ok && states != 0 && states&^statesKnown == 0
+}
+
+// conntrackStates gives the states that iptables' -m conntrack wants, revisions 2
+// and 3, if it wants nothing more.
+func conntrackStates(match expression) (states uint16, ok bool) {
 	info := match.get(unix.NFTA_MATCH_INFO)
 	if text(match.get(unix.NFTA_MATCH_NAME)) != "conntrack" || number(match.get(unix.NFTA_MATCH_REV)) < 2 || len(info) < conntrackFlags+6 {
-		return false
+		return 0, false
 	}
 	flags := binary.NativeEndian.Uint16(info[conntrackFlags:])
 	inverted := binary.NativeEndian.Uint16(info[conntrackFlags+2:])
-	states := binary.NativeEndian.Uint16(info[conntrackFlags+4:])
-	return flags == conntrackByState && inverted == 0 && states&stateDNAT != 0
+	return binary.NativeEndian.Uint16(info[conntrackFlags+4:]), flags == conntrackByState && inverted == 0
 }
