@@ -119,7 +119,7 @@ func startLoop(t testing.TB, in *Input) *loopBench {
 }
 
 // patience is what a test waits for something that is certain to come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually waits for a condition, and gives the time that took.
 func eventually(t testing.TB, what string, condition func() bool) time.Duration {

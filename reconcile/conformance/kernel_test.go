@@ -14,7 +14,7 @@ import (
 )
 
 // patience is for what should happen at once: the machine may be busy.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 // both gives the rulesets of each node in both families.
 func both(c *reading.Cluster) map[string][]*nft.Table {

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { lab.Isolated(m) }
 
 // patience is how long a test waits for what the kernel does by itself.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func ip(t testing.TB, lines ...string) {
 	t.Helper()
