@@ -93,10 +93,21 @@ func (f *fleet) step(t *rapid.T) {
 // assert makes a host be heard again, as tend does.
 func (f *fleet) assert(s *store) {
 	if s.own.wanted > s.own.incarnation {
-		s.own.restart()
+		s.own.restart(s.own.wanted)
 		if s.own.published {
 			f.send(s.say(statement{generation: 9}))
 		}
+	}
+}
+
+// A number that's wanted since another was written is not on disk.
+func TestOnlyIncarnationsOnDiskAreTaken(t *testing.T) {
+	w := &writer{incarnation: 1, published: true}
+	w.heard(versionOf(4, 1), true)
+	saved := w.wanted
+	w.heard(versionOf(8, 1), true)
+	if w.restart(saved); w.incarnation != 5 || w.wanted != 9 || !w.published {
+		t.Errorf("%+v", w)
 	}
 }
 

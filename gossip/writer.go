@@ -56,12 +56,11 @@ func (w *writer) heardHeader(h *header) bool {
 	return w.heard(h.version, h.version.incarnation() >= w.incarnation && !same && h.newer(w.header))
 }
 
-// restart takes the wanted incarnation, which is on disk by now. What was said
-// is to be said again.
-func (w *writer) restart() {
-	if w.wanted > w.incarnation {
-		*w = writer{incarnation: w.wanted, published: w.published}
-	}
+// restart takes an incarnation, which is on disk by now. What was said is to be
+// said again. A greater one may be wanted meanwhile: it isn't on disk, so that's
+// for next time.
+func (w *writer) restart(incarnation uint32) {
+	*w = writer{incarnation: incarnation, published: w.published, wanted: w.wanted}
 }
 
 // say replaces what this host says, and gives what others must learn for it,
