@@ -22,6 +22,7 @@ const (
 	NoAnswer      TroubleKind = "no answer"                // a host that others have alive; see Count for how many pings
 	NotAdmitted   TroubleKind = "not admitted"             // a host that no Node manifest has, or has elsewhere
 	CannotJoin    TroubleKind = "cannot join"              // a host that should be a member
+	ClockOff      TroubleKind = "clock"                    // a host, maybe this one, whose time of day is another than the fleet's
 	BadKeyring    TroubleKind = "keyring"                  // the file can't be used; the keys of before are
 	BadState      TroubleKind = "state dir"                // it can't be read or written
 	Overflow      TroubleKind = "more than can be handled" // messages are dropped
@@ -38,7 +39,8 @@ type Trouble struct {
 	Count   int       // how often
 }
 
-// What others cause is bounded in number and fades when it isn't seen again.
+// What others cause is bounded in number and fades when it isn't seen again. Of
+// it others choose the words, and it's for terminals: it's made one short line.
 const (
 	maxTroubles    = 256
 	troubleFades   = time.Minute
@@ -56,8 +58,9 @@ type troubles map[troubleKey]*Trouble
 // note adds a trouble with another host, or counts it once more; it tells
 // whether it's a new one.
 func (all troubles) note(t Trouble, now time.Time) bool {
+	t.Member = oneLine(t.Member[:min(len(t.Member), maxName)])
+	t.Detail = oneLine(t.Detail[:min(len(t.Detail), maxDetailBytes)])
 	key := troubleKey{t.Kind, cmp.Or(t.Member, t.Address.String())}
-	t.Detail = t.Detail[:min(len(t.Detail), maxDetailBytes)]
 	old := all[key]
 	if old == nil && len(all) >= maxTroubles {
 		return false

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -32,9 +33,19 @@ func TestTroubles(t *testing.T) {
 	}
 	clear(all)
 	for i := range 2 * maxTroubles {
-		all.note(Trouble{Kind: UDPBlocked, Member: strings.Repeat("n", i+1)}, today)
+		all.note(Trouble{Kind: UDPBlocked, Member: fmt.Sprint("n", i)}, today)
 	}
 	if len(all) != maxTroubles {
 		t.Error(len(all), "troubles")
+	}
+}
+
+// Whoever sends a packet chooses the name in it.
+func TestTroublesAreShownOnTerminals(t *testing.T) {
+	all := troubles{}
+	all.note(Trouble{Kind: NotAdmitted, Member: "n1\x1b[2J\n" + strings.Repeat("n", 1<<16), Detail: "its name\nis\r\xff"}, today)
+	got := all.list(nil)[0]
+	if text := got.Member + got.Detail; oneLine(text) != text || len(got.Member) != maxName || got.Detail != "its name is \ufffd" {
+		t.Errorf("%.100q, %d bytes: %q", got.Member, len(got.Member), got.Detail)
 	}
 }
