@@ -138,16 +138,16 @@ func TestInstallKeys(t *testing.T) {
 
 func TestKeyringFileAtRunTime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyring")
-	write := func(text string, age time.Duration) {
+	write := func(text string) { // as all files of an image, of one time
 		t.Helper()
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
+		if err := os.Chtimes(path, time.Time{}, time.Unix(1, 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(keyringText(key(1)), time.Hour)
+	write(keyringText(key(1)))
 	f, err := openKeyring(path)
 	if err != nil {
 		t.Fatal(err)
@@ -159,13 +159,15 @@ func TestKeyringFileAtRunTime(t *testing.T) {
 		}
 	}
 	poll("the same", false, true)
-	write("", time.Minute)
+	write(keyringText(key(3)))
+	poll("one of the same size and time", true, true)
+	write("")
 	poll("empty", false, false)
 	poll("still empty", false, false)
 	if n := len(f.ring.GetKeys()); n != 1 {
 		t.Error(n, "keys: the ring of before isn't kept")
 	}
-	write(keyringText(key(2), key(1)), 0)
+	write(keyringText(key(2), key(1)))
 	poll("another", true, true)
 	poll("the same again", false, true)
 	if err := os.Remove(path); err != nil {

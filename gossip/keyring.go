@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -49,10 +48,9 @@ func parseKeyring(data []byte) ([][]byte, error) {
 
 // keyringFile is a keyring, and the file that it's read from.
 type keyringFile struct {
-	path  string
-	ring  *memberlist.Keyring // nil: nothing is encrypted
-	size  int64
-	mtime time.Time
+	path string
+	ring *memberlist.Keyring // nil: nothing is encrypted
+	keys [][]byte            // of the file that was read last
 }
 
 func openKeyring(path string) (*keyringFile, error) {
@@ -60,11 +58,11 @@ func openKeyring(path string) (*keyringFile, error) {
 	if path == "" {
 		return f, nil
 	}
-	keys, err := f.read()
-	if err != nil {
+	var err error
+	if f.keys, err = f.read(); err != nil {
 		return nil, fmt.Errorf("gossip keyring: %w", err)
 	}
-	f.ring, err = memberlist.NewKeyring(keys, keys[0])
+	f.ring, err = memberlist.NewKeyring(f.keys, f.keys[0])
 	return f, err
 }
 
@@ -84,24 +82,22 @@ func (f *keyringFile) read() ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
-	f.size, f.mtime = info.Size(), info.ModTime()
 	return keys, nil
 }
 
-// poll reads the file again if it changed, and tells whether the ring did. On
-// an error the ring stays as it is, and the file is read again next time.
+// poll reads the file again, and tells whether the ring changed. On an error the
+// ring stays as it is. The file's time and size say nothing: all keys are of one
+// length, and where whole directories are replaced (an image, a link to a release,
+// rsync -t) all files are of one time.
 func (f *keyringFile) poll() (bool, error) {
 	if f.path == "" {
 		return false, nil
 	}
-	info, err := os.Stat(f.path)
-	if err == nil && info.Size() == f.size && info.ModTime().Equal(f.mtime) {
-		return false, nil
-	}
 	keys, err := f.read()
-	if err != nil {
+	if err != nil || slices.EqualFunc(keys, f.keys, bytes.Equal) {
 		return false, err
 	}
+	f.keys = keys
 	return true, install(f.ring, keys)
 }
 
