@@ -120,6 +120,20 @@ func TestAnswersOfOthers(t *testing.T) {
 	}
 }
 
+// A letter that can't be read is counted, and one of a later release isn't.
+func TestMalformedLetters(t *testing.T) {
+	c, err := NewCluster(ClusterConfig{NodeName: "n0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []kind{kindQuestion, kindAnswer, kindAnswer + 1} {
+		c.receive(begin(k))
+	}
+	if n := c.View().Stats.Refused; n != 2 {
+		t.Error(n, "of 2 are counted")
+	}
+}
+
 func FuzzLetter(f *testing.F) {
 	f.Add((&letter{"n1", 7, []byte("?")}).message(kindQuestion))
 	f.Add((&letter{"n1", 7, []byte(strings.Repeat("!", 2000))}).message(kindAnswer))

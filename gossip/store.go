@@ -88,8 +88,9 @@ type store struct {
 	drains    drainMap
 	sums      [groups]uint64 // XOR of the observers' in each group
 	size      int
-	peers     map[string]bool   // who may be an observer; nil: all, as far as there is room
-	member    func(string) bool // is it one, alive or dead?
+	peers     map[string]bool               // who may be an observer; nil: all, as far as there is room
+	member    func(string) bool             // is it one, alive or dead?
+	drainTime func(now time.Time) time.Time // the time of day that drains go by
 	own       writer
 	sync      tokens
 	turn      int // counts exchanges, so that each begins elsewhere
@@ -99,8 +100,9 @@ type store struct {
 func newStore(self string, incarnation uint32) *store {
 	return &store{
 		self: self, observers: map[string]*observer{}, drains: drainMap{},
-		member: func(string) bool { return false },
-		own:    writer{incarnation: incarnation},
+		member:    func(string) bool { return false },
+		drainTime: func(now time.Time) time.Time { return now },
+		own:       writer{incarnation: incarnation},
 	}
 }
 
@@ -129,7 +131,7 @@ func (s *store) apply(message []byte, now time.Time) heard {
 		}
 	case kindDrain:
 		if d, ok := decodeDrain(message); ok {
-			news := s.drains.merge(d, now)
+			news := s.drains.merge(d, s.drainTime(now))
 			return heard{news: news, relay: news, name: "drain " + d.target.String()}
 		}
 	}
@@ -139,7 +141,7 @@ func (s *store) apply(message []byte, now time.Time) heard {
 // refuse counts a message that's no good. Kinds of later releases are none of
 // those.
 func (s *store) refuse(k kind) heard {
-	if k <= kindThanks {
+	if k <= kindAnswer {
 		s.refused++
 	}
 	return heard{}
