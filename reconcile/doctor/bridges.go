@@ -30,23 +30,34 @@ func (p *Patient) ports(bridge string) []host.Link {
 }
 
 func (p *Patient) bridge(name string, ports []host.Link) []Finding {
-	var off, blind []string
-	for _, sysctl := range []string{bridgeIPv4, bridgeIPv6} {
-		if p.Sysctls[sysctl] != "1" && (sysctl == bridgeIPv4 || p.severity(true) != OK) {
-			blind = append(blind, sysctl)
-		}
-	}
-	for _, port := range ports {
-		if !port.Hairpin {
-			off = append(off, port.Name)
-		}
-	}
+	blind, off := p.blind(), unhairpinned(ports)
 	var out []Finding
 	if len(blind) > 0 && len(ports) > 1 {
 		out = append(out, p.blindBridge(name, blind))
 	}
 	if len(blind) < 2 && len(off) > 0 {
 		out = append(out, p.hairpinOff(name, off))
+	}
+	return out
+}
+
+// blind gives the sysctls for want of which netfilter doesn't see what is bridged.
+func (p *Patient) blind() []string {
+	var out []string
+	for _, sysctl := range []string{bridgeIPv4, bridgeIPv6} {
+		if p.Sysctls[sysctl] != "1" && (sysctl == bridgeIPv4 || p.severity(true) != OK) {
+			out = append(out, sysctl)
+		}
+	}
+	return out
+}
+
+func unhairpinned(ports []host.Link) []string {
+	var out []string
+	for _, port := range ports {
+		if !port.Hairpin {
+			out = append(out, port.Name)
+		}
 	}
 	return out
 }

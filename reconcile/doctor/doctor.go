@@ -123,7 +123,7 @@ func Questions(cidrs []netip.Prefix, services []*state.Service, watch string) ho
 			ipForward, ipv6Forwarding, portRange, reservedPorts, bridgeIPv4, bridgeIPv6,
 			conntrackCount, conntrackMax, tcpLiberal, sctpTimeout,
 		},
-		PerLink:      []string{rpFilter, localnet, linkForwarding4, linkForwarding6},
+		PerLink:      []string{rpFilter, localnet, linkForwarding4, linkForced6},
 		Destinations: destinations(cidrs, services), Watch: watch,
 	}
 }

@@ -44,7 +44,7 @@ func well() *Patient {
 		conntrackCount: "100", conntrackMax: "262144", tcpLiberal: "0", sctpTimeout: "210",
 	}
 	for _, link := range []string{"all", "eth0", "br0"} {
-		for sysctl, value := range map[string]string{rpFilter: "0", localnet: "0", linkForwarding4: "1", linkForwarding6: "1"} {
+		for sysctl, value := range map[string]string{rpFilter: "0", localnet: "0", linkForwarding4: "1"} {
 			p.Sysctls[fmt.Sprintf(sysctl, link)] = value
 		}
 	}
@@ -146,7 +146,7 @@ func TestFindings(t *testing.T) {
 		{"IPv6 not needed", "forwarding", both(sysctl(ipv6Forwarding, "0"), serving(plain)), OK, "forwarded"},
 		{"IPv6 not there", "forwarding", func(p *Patient) { p.Addrs.V6.Addresses = nil; p.Sysctls[ipv6Forwarding] = "0" }, OK, "forwarded"},
 		{"one interface", "forwarding", linkSysctl(linkForwarding4, "br0", "0"), Warning, "sysctl -w net.ipv4.conf.br0.forwarding=1"},
-		{"one interface, IPv6", "forwarding", linkSysctl(linkForwarding6, "eth0", "0"), Warning, "net.ipv6.conf.eth0.forwarding=1"},
+		{"one interface, IPv6", "forwarding", linkSysctl("net.ipv6.conf.%s.forwarding", "eth0", "0"), OK, "forwarded"},
 		{"rp_filter", "rp-filter", linkSysctl(rpFilter, "eth0", "1"), Warning, "sysctl -w net.ipv4.conf.eth0.rp_filter=2"},
 		{"rp_filter of all", "rp-filter", linkSysctl(rpFilter, "all", "1"), Warning, "strict on br0, eth0"},
 		{"rp_filter loose", "rp-filter", both(linkSysctl(rpFilter, "all", "1"), both(linkSysctl(rpFilter, "eth0", "2"), linkSysctl(rpFilter, "br0", "2"))), OK, "no strict"},

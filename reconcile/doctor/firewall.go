@@ -17,11 +17,10 @@ import (
 func (p *Patient) firewall() []Finding {
 	var out []Finding
 	for _, c := range p.Chains {
-		ip := c.Family == "ip" || c.Family == "ip6" || c.Family == "inet"
-		if !ip || c.Type != "filter" || c.Dormant || isOurs(c) {
+		if !isGuard(c) {
 			continue
 		}
-		if why := p.dropped(c); why != "" {
+		if why, _ := p.dropped(c); why != "" {
 			out = append(out, p.drops(c, why)...)
 		}
 	}
@@ -34,6 +33,12 @@ func (p *Patient) firewall() []Finding {
 		return ok("no other table drops what Services need")
 	}
 	return out
+}
+
+// isGuard reports whether a chain decides about packets of Services.
+func isGuard(c host.Chain) bool {
+	ip := c.Family == "ip" || c.Family == "ip6" || c.Family == "inet"
+	return ip && c.Type == "filter" && !c.Dormant && !isOurs(c)
 }
 
 func (p *Patient) legacyFilters() []string {
@@ -118,24 +123,26 @@ func (p *Patient) healthCheckPorts() []string {
 }
 
 // dropped says why packets of translated connections end in a base chain,
-// empty if they don't.
-func (p *Patient) dropped(c host.Chain) string {
+// empty if they don't. It's certain if there's no rule that may accept them by
+// what isn't known here.
+func (p *Patient) dropped(c host.Chain) (why string, certain bool) {
 	w := walk{chains: p.Chains}
 	switch verdict, in := w.chain(c, 0); {
 	case verdict == "accept":
-		return ""
+		return "", false
 	case verdict != "":
-		return fmt.Sprintf("a rule in %s %ss the rest", in, verdict)
+		return fmt.Sprintf("a rule in %s %ss the rest", in, verdict), !w.perhaps
 	case c.Drop:
-		return "policy drop"
+		return "policy drop", !w.perhaps
 	}
-	return ""
+	return "", false
 }
 
-// walk follows a packet of a translated connection of which nothing else is
-// known: conditions on anything else are taken not to be met.
+// walk follows the first packet of a translated connection of which nothing else
+// is known: conditions on anything else are taken not to be met.
 type walk struct {
-	chains []host.Chain
+	chains  []host.Chain
+	perhaps bool // one of those, if it is met, lets the packet go elsewhere
 }
 
 // deepest is how far the kernel follows jumps (NFT_JUMP_STACK_SIZE).
@@ -146,6 +153,7 @@ const deepest = 16
 func (w *walk) chain(c host.Chain, depth int) (verdict, in string) {
 	for _, r := range c.Rules {
 		if r.Conditional && !r.DNAT {
+			w.perhaps = w.perhaps || !r.Later && r.Verdict != "drop" && r.Verdict != "reject"
 			continue
 		}
 		switch r.Verdict {
@@ -156,6 +164,7 @@ func (w *walk) chain(c host.Chain, depth int) (verdict, in string) {
 		case "jump", "goto":
 			i := slices.IndexFunc(w.chains, func(o host.Chain) bool { return o.Is(c.Family, c.Table) && o.Name == r.Target })
 			if i < 0 || depth == deepest {
+				w.perhaps = true
 				return "", ""
 			}
 			if verdict, in := w.chain(w.chains[i], depth+1); verdict != "" || r.Verdict == "goto" {

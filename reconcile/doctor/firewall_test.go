@@ -58,7 +58,7 @@ func TestFirewallVerdict(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &Patient{Facts: host.Facts{Chains: c.chains}}
-			if got := p.dropped(c.chains[0]); got != c.why {
+			if got, _ := p.dropped(c.chains[0]); got != c.why {
 				t.Errorf("got %q, want %q", got, c.why)
 			}
 		})

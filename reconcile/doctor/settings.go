@@ -14,7 +14,7 @@ const (
 	ipForward       = "net.ipv4.ip_forward"
 	ipv6Forwarding  = "net.ipv6.conf.all.forwarding"
 	linkForwarding4 = "net.ipv4.conf.%s.forwarding"
-	linkForwarding6 = "net.ipv6.conf.%s.forwarding"
+	linkForced6     = "net.ipv6.conf.%s.force_forwarding" // Linux 6.17
 	rpFilter        = "net.ipv4.conf.%s.rp_filter"
 	localnet        = "net.ipv4.conf.%s.route_localnet"
 	portRange       = "net.ipv4.ip_local_port_range"
@@ -73,7 +73,7 @@ func (p *Patient) forwarding() []Finding {
 			Means: "If Services have IPv6 addresses, clients elsewhere reach only backends on this host itself.", Fix: fix})
 	}
 	if len(out) == 0 {
-		out = slices.Concat(p.deafLinks(false, linkForwarding4), p.deafLinks(true, linkForwarding6))
+		out = p.deafLinks()
 	}
 	if len(out) == 0 {
 		return ok("packets are forwarded")
@@ -81,42 +81,64 @@ func (p *Patient) forwarding() []Finding {
 	return out
 }
 
-// deafLinks finds interfaces that forwarding is switched off for by name.
-func (p *Patient) deafLinks(v6 bool, sysctl string) []Finding {
+// deafLinks finds interfaces that forwarding is switched off for by name. (Of
+// IPv6 the kernel asks for "all" alone: an interface's own setting says whether it
+// is a router's there, and keeps nothing from being forwarded.)
+func (p *Patient) deafLinks() []Finding {
 	var out []Finding
-	for _, link := range p.links(v6) {
-		if name, value := p.of(sysctl, link); value == "0" && p.severity(v6) != OK {
-			out = append(out, Finding{Level: Warning, What: fmt.Sprintf("%s forwards nothing that comes in by it (%s)", link, name),
-				Means: "Clients behind it reach only backends on this host itself.", Fix: set(name, "1")})
+	for _, link := range p.links(false) {
+		if p.deaf(link, false) && p.severity(false) != OK {
+			out = append(out, p.deafLink(link))
 		}
 	}
 	return out
 }
 
-// reversePath looks for strict reverse path filters. The kernel takes the
-// greater of an interface's setting and that of all; 2 is loose.
-func (p *Patient) reversePath() []Finding {
-	links := p.links(false)
-	_, all := p.of(rpFilter, "all")
-	var strict []string
-	var fix []string
-	for _, link := range links {
-		name, own := p.of(rpFilter, link)
-		if max(own, all) == "1" {
-			strict = append(strict, link)
-			fix = append(fix, set(name, "2")...)
-		}
+// deaf reports whether the kernel forwards nothing of a family that comes in by
+// an interface.
+func (p *Patient) deaf(link string, v6 bool) bool {
+	if v6 {
+		_, forced := p.of(linkForced6, link)
+		return p.Sysctls[ipv6Forwarding] == "0" && forced != "1"
 	}
+	_, value := p.of(linkForwarding4, link)
+	return value == "0"
+}
+
+func (p *Patient) deafLink(link string) Finding {
+	name, _ := p.of(linkForwarding4, link)
+	return Finding{Level: Warning, What: fmt.Sprintf("%s forwards nothing that comes in by it (%s)", link, name),
+		Means: "Clients behind it reach only backends on this host itself.", Fix: set(name, "1")}
+}
+
+// reversePath looks for strict reverse path filters.
+func (p *Patient) reversePath() []Finding {
+	strict, fix := p.strictLinks()
 	if len(strict) == 0 {
 		return ok("no strict reverse path filter")
 	}
 	level := Note // with one interface nothing can come in by the wrong one
-	if len(links) > 1 {
+	if len(p.links(false)) > 1 {
 		level = Warning
 	}
 	return one(Finding{Level: level, What: "the reverse path filter is strict on " + some(strict),
 		Means: "A packet is dropped if its sender's route leads out of another interface than it came in by: clients that reach a virtual address over " +
 			"a second uplink, and backends that answer over one.", Fix: fix})
+}
+
+// strictLinks gives the interfaces whose reverse path filter is strict, but for
+// some, and how to loosen it. The kernel takes the greater of an interface's
+// setting and that of all; 2 is loose.
+func (p *Patient) strictLinks(but ...string) (strict, fix []string) {
+	_, all := p.of(rpFilter, "all")
+	for _, link := range p.links(false) {
+		name, own := p.of(rpFilter, link)
+		if max(own, all) == "1" && !slices.Contains(but, link) {
+			strict = append(strict, link)
+			fix = append(fix, set(name, "2")...)
+		}
+	}
+	return strict, fix
 }
 
 func (p *Patient) routeLocalnet() []Finding {
