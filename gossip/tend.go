@@ -35,7 +35,6 @@ func (c *Cluster) tendOnce(t *tending, now time.Time) time.Duration {
 	if now.Sub(t.polled) >= keyringInterval {
 		t.polled = now
 		c.pollKeyring()
-		c.noteClocks()
 	}
 	if c.wantsIncarnation() {
 		if left := assertInterval - now.Sub(t.asserted); left > 0 {
@@ -112,20 +111,15 @@ func (c *Cluster) expire(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.members.expire(now)
-	fleet := c.fleetTime()
-	ended := c.store.drains.expire(fleet)
+	ended := c.store.drains.expire(now)
 	c.drainsDirty = c.drainsDirty || ended
-	if t, over := c.store.drains.ofEarlierBoot(c.cfg.NodeName, c.cfg.BootID, fleet); over {
-		c.acceptDrain(c.store.drains.undrain(t, c.cfg.NodeName, fleet), fleet)
+	if t, over := c.store.drains.ofEarlierBoot(c.cfg.NodeName, c.cfg.BootID, now); over {
+		c.acceptDrain(c.store.drains.undrain(t, c.cfg.NodeName, now), now)
 	}
-	if c.troubles.fade(now) || ended || c.view != nil && len(c.view.Drains) != len(c.store.drains.active(fleet, 0)) {
+	if c.troubles.fade(now) || ended || c.view != nil && len(c.view.Drains) != len(c.store.drains.active(now)) {
 		c.changedLocked()
 	}
-	next := c.store.drains.next(fleet)
-	if next.IsZero() {
-		return next
-	}
-	return now.Add(next.Sub(fleet))
+	return c.store.drains.next(now)
 }
 
 // saveDrains writes the drains to disk if they changed.
