@@ -196,7 +196,7 @@ type round struct {
 // and these groups.
 func rounds(rules compiler, all []loaded, m mutant) (out []round, groups map[group]bool, err error) {
 	groups = map[group]bool{}
-	for i := range all {
+	for i := 0; i < len(all) && len(groups) < len(families)*len(protocols); i++ {
 		fits, err := all[i].fits(rules, m)
 		if err != nil {
 			return nil, nil, err
