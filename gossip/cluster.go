@@ -49,9 +49,10 @@ type Cluster struct {
 	counts      Stats // those that are counted here
 	view        *View // nil: something changed
 	statement   statement
-	speaks      bool // Publish was called
-	unsaid      bool // the statement isn't said yet
-	drainsDirty bool // to be saved
+	speaks      bool          // Publish was called
+	unsaid      bool          // the statement isn't said yet
+	drainsDirty bool          // to be saved
+	skew        time.Duration // by which fleetTime is ahead of this host's clock
 	started     time.Time
 	assertions  int // how often this host had to take a new incarnation
 }
@@ -83,8 +84,8 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	incarnation, err := c.disk.nextIncarnation()
 	c.store = newStore(cfg.NodeName, incarnation)
 	c.store.member = c.members.known
-	drains, drainsErr := c.disk.drains(now)
-	c.store.drains = drains
+	drains, drainsErr := c.disk.drains(cfg.Clock())
+	c.store.drains, c.store.drainTime = drains, func(time.Time) time.Time { return c.fleetTime() }
 	c.troubleLocked(BadState, errors.Join(err, drainsErr))
 	return c, nil
 }

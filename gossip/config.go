@@ -46,6 +46,7 @@ type ClusterConfig struct {
 	Answer func(ctx context.Context, question []byte) []byte
 
 	Transport memberlist.NodeAwareTransport // nil: the network
+	Clock     func() time.Time              // of day; nil: the machine's
 	Log       *slog.Logger
 }
 
@@ -94,6 +95,9 @@ func (c *ClusterConfig) check() error {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
 	}
 	if c.alone() {
 		return nil

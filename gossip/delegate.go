@@ -37,11 +37,12 @@ func (d delegate) LocalState(bool) []byte {
 func (d delegate) MergeRemoteState(sums []byte, _ bool) { d.c.receive(slices.Clone(sums)) }
 
 // AckPayload rides in the answer to a ping: three hashes of 8 bytes, of the
-// records, the drains and who is alive.
+// records, the drains and who is alive; and this host's time of day in Unix
+// milliseconds.
 func (d delegate) AckPayload() []byte {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	return appendU64(d.c.store.payload(), d.c.members.sum)
+	return appendU64(appendU64(d.c.store.payload(), d.c.members.sum), uint64(d.c.cfg.Clock().UnixMilli()))
 }
 
 // NotifyPingComplete takes the AckPayload of a member.
@@ -134,6 +135,9 @@ func (c *Cluster) answered(name string, payload []byte) {
 	held, who := r.take(len(own)), r.u64()
 	if r.bad {
 		return // it says nothing
+	}
+	if e := c.members.all[name]; e != nil {
+		e.readClock(r, time.Now())
 	}
 	c.compared(name, bytes.Equal(held, own))
 	// An alive message that got lost would be missing until the next push/pull.

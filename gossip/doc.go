@@ -12,6 +12,7 @@
 //   - A header tells what record and observer have in common: the generation of
 //     the manifests it was made against, and what the member shows (header.go).
 //   - A drain is an entry of the one map that any member may write (drains.go).
+//     It ends by the clock in the middle of the members' (clock.go).
 //
 // Each of them is a message that a member which learns it passes on, unchanged.
 // What gossip loses is fetched: a hash of all that a member holds rides in every

@@ -34,7 +34,7 @@ type drain struct {
 	drained bool // false: it was ended, and others must learn that
 	reason  string
 	by      string
-	since   int64 // Unix seconds, as the others
+	since   int64 // Unix seconds of the fleet's time, as the others
 	until   int64
 
 	// keep is the latest until that any of the target's earlier entries had.
@@ -148,8 +148,8 @@ func (d *drain) active(now time.Time) bool { return d.drained && now.Unix() < d.
 
 func (d *drain) kept(now time.Time) bool { return now.Unix() < d.keep }
 
-func (d *drain) state() *state.Drain {
-	return &state.Drain{Target: d.target, Reason: oneLine(d.reason), By: oneLine(d.by), Since: time.Unix(d.since, 0), Until: time.Unix(d.until, 0),
+func (d *drain) state(skew time.Duration) *state.Drain {
+	return &state.Drain{Target: d.target, Reason: oneLine(d.reason), By: oneLine(d.by), Since: time.Unix(d.since, 0).Add(-skew), Until: time.Unix(d.until, 0).Add(-skew),
 		Grace: time.Duration(d.grace) * time.Second, File: d.file}
 }
 
@@ -221,12 +221,13 @@ func (m drainMap) sum() uint64 {
 	return sum
 }
 
-// active gives the drains that hold now.
-func (m drainMap) active(now time.Time) map[state.DrainTarget]*state.Drain {
+// active gives the drains that hold now, with times of a clock that the drains'
+// is ahead of by skew.
+func (m drainMap) active(now time.Time, skew time.Duration) map[state.DrainTarget]*state.Drain {
 	all := map[state.DrainTarget]*state.Drain{}
 	for t, d := range m {
 		if d.active(now) {
-			all[t] = d.state()
+			all[t] = d.state(skew)
 		}
 	}
 	return all

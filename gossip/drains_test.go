@@ -22,12 +22,12 @@ func TestDrainsMap(t *testing.T) {
 	}
 	long := set(today, "a", 10*time.Hour)
 	set(today, "b", time.Hour)
-	if m.active(today)[target].By != "b" || m.merge(long, today) {
+	if m.active(today, 0)[target].By != "b" || m.merge(long, today) {
 		t.Error("the last one doesn't hold")
 	}
 	later := today.Add(2 * time.Hour)
 	m.expire(later)
-	if len(m.active(later)) != 0 || m.merge(long, later) {
+	if len(m.active(later, 0)) != 0 || m.merge(long, later) {
 		t.Error("an earlier one came back as the last one ended")
 	}
 	if next := m.next(later); !next.Equal(today.Add(10 * time.Hour)) {
@@ -85,7 +85,7 @@ func TestDrainReasonIsOneLine(t *testing.T) {
 		"\x1b[2Jnobody was here": " [2Jnobody was here",
 		"cut off: \xc3":          "cut off: \ufffd",
 	} {
-		if got := (&drain{reason: reason}).state().Reason; got != want {
+		if got := (&drain{reason: reason}).state(0).Reason; got != want {
 			t.Errorf("%q is shown as %q", reason, got)
 		}
 	}

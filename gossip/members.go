@@ -53,6 +53,8 @@ type memberEntry struct {
 	sum       uint64    // its part of the members' sum; 0 if it isn't alive
 	missed    int       // how many pings in a row it didn't answer this host
 	missing   time.Time // when it didn't answer the first of them
+	clock     time.Time // of day, as it last told; zero if it didn't
+	clockRead time.Time // when that was
 	asks      map[kind]*tokens
 }
 

@@ -86,23 +86,23 @@ func (c *Cluster) DrainSelf(d state.Drain) error {
 }
 
 func (c *Cluster) drain(d state.Drain, boot string) error {
-	now := time.Now()
+	now := c.cfg.Clock()
 	if err := checkDrain(d, now); err != nil {
 		return err
 	}
 	if d.Since.IsZero() {
 		d.Since = now
 	}
-	return c.writeDrain(d.Target, func() *drain {
+	return c.writeDrain(d.Target, func(time.Time) *drain {
 		reason := d.Reason[:min(len(d.Reason), maxReason)]
 		return c.store.drains.write(drain{target: d.Target, drained: true, reason: reason, boot: boot,
-			since: d.Since.Unix(), until: d.Until.Unix(), grace: int64(d.Grace / time.Second), file: d.File}, c.cfg.NodeName)
+			since: d.Since.Add(c.skew).Unix(), until: d.Until.Add(c.skew).Unix(), grace: int64(d.Grace / time.Second), file: d.File}, c.cfg.NodeName)
 	})
 }
 
 // Undrain ends a drain, whoever set it. A target that isn't drained is no error.
 func (c *Cluster) Undrain(t state.DrainTarget) error {
-	return c.writeDrain(t, func() *drain { return c.store.drains.undrain(t, c.cfg.NodeName, time.Now()) })
+	return c.writeDrain(t, func(now time.Time) *drain { return c.store.drains.undrain(t, c.cfg.NodeName, now) })
 }
 
 // acceptDrain makes an entry that this host wrote its own, and the others'.
@@ -116,12 +116,14 @@ func (c *Cluster) acceptDrain(d *drain, now time.Time) bool {
 	return true
 }
 
-// writeDrain writes an entry of the drains' map. It's on disk when it returns
-// without an error, and in force in any case if that is the disk's.
-func (c *Cluster) writeDrain(t state.DrainTarget, write func() *drain) error {
+// writeDrain writes an entry of the drains' map, made at the fleet's time. It's
+// on disk when it returns without an error, and in force in any case if that is
+// the disk's.
+func (c *Cluster) writeDrain(t state.DrainTarget, write func(now time.Time) *drain) error {
 	c.mu.Lock()
-	d := write()
-	accepted := c.acceptDrain(d, time.Now())
+	now := c.fleetTime()
+	d := write(now)
+	accepted := c.acceptDrain(d, now)
 	c.mu.Unlock()
 	if d != nil && !accepted {
 		return fmt.Errorf("drain %v: there are %d drains already", t, maxDrains)

@@ -35,6 +35,7 @@ func (c *Cluster) tendOnce(t *tending, now time.Time) time.Duration {
 	if now.Sub(t.polled) >= keyringInterval {
 		t.polled = now
 		c.pollKeyring()
+		c.noteClocks()
 	}
 	if c.wantsIncarnation() {
 		if left := assertInterval - now.Sub(t.asserted); left > 0 {
@@ -111,15 +112,20 @@ func (c *Cluster) expire(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.members.expire(now)
-	ended := c.store.drains.expire(now)
+	fleet := c.fleetTime()
+	ended := c.store.drains.expire(fleet)
 	c.drainsDirty = c.drainsDirty || ended
-	if t, over := c.store.drains.ofEarlierBoot(c.cfg.NodeName, c.cfg.BootID, now); over {
-		c.acceptDrain(c.store.drains.undrain(t, c.cfg.NodeName, now), now)
+	if t, over := c.store.drains.ofEarlierBoot(c.cfg.NodeName, c.cfg.BootID, fleet); over {
+		c.acceptDrain(c.store.drains.undrain(t, c.cfg.NodeName, fleet), fleet)
 	}
-	if c.troubles.fade(now) || ended || c.view != nil && len(c.view.Drains) != len(c.store.drains.active(now)) {
+	if c.troubles.fade(now) || ended || c.view != nil && len(c.view.Drains) != len(c.store.drains.active(fleet, 0)) {
 		c.changedLocked()
 	}
-	return c.store.drains.next(now)
+	next := c.store.drains.next(fleet)
+	if next.IsZero() {
+		return next
+	}
+	return now.Add(next.Sub(fleet))
 }
 
 // saveDrains writes the drains to disk if they changed.

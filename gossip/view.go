@@ -75,7 +75,8 @@ func (c *Cluster) stats() Stats {
 }
 
 func (c *Cluster) newView(now time.Time) *View {
-	v := &View{Drains: c.store.drains.active(now), Troubles: c.troubles.list(c.members.unanswering()), Records: make(map[string]*Record, len(c.store.observers))}
+	fleet := c.fleetTime()
+	v := &View{Drains: c.store.drains.active(fleet, c.skew), Troubles: c.troubles.list(c.members.unanswering()), Records: make(map[string]*Record, len(c.store.observers))}
 	for name, o := range c.store.observers {
 		v.Records[name] = o.view()
 	}

@@ -198,7 +198,7 @@ func FuzzReceive(f *testing.F) {
 				t.Errorf("observer %q: %+v", name, v)
 			}
 		}
-		s.drains.active(today)
+		s.drains.active(today, 0)
 		other := newStore("c", 1)
 		settle(t, s, other)
 		if string(other.payload()) != string(s.payload()) && !slices.ContainsFunc(slices.Collect(maps.Values(s.observers)), leaps) {
