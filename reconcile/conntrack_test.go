@@ -149,6 +149,10 @@ func TestJudgeDrains(t *testing.T) {
 		s.Ports[0].Endpoints[0].NodeName = "n1"
 		return s
 	}
+	nowhere := func(s *state.Service) *state.Service {
+		s.InternalTrafficPolicy = state.Local
+		return s
+	}
 	both := func() *state.Service { return udpService("10.96.0.10", a+" rs", b+" rs") }
 	for _, tt := range []struct {
 		name    string
@@ -167,6 +171,7 @@ func TestJudgeDrains(t *testing.T) {
 		{"this host's only one, policy Local", local(drained(both(), since, time.Minute, a), state.Local, state.Local), ends, byClusterIP + a, served, time.Time{}},
 		{"the same from outside", local(drained(both(), since, time.Minute, a), state.Local, state.Local), ends, byNodePort + a, served, time.Time{}},
 		{"policy Local of the other kind of frontends", local(drained(both(), since, time.Minute, a), state.Cluster, state.Local), ends, byClusterIP + a, drainOver, time.Time{}},
+		{"policy Local, and none is here", nowhere(drained(both(), since, time.Minute, a)), ends, byClusterIP + a, served, time.Time{}},
 		{"another host's, policy Local", local(drained(both(), since, time.Minute, b), state.Local, state.Local), ends, byClusterIP + b, drainOver, time.Time{}},
 	} {
 		all, next := udpFrontendsOf(nft.IPv4, udpInput(tt.service), tt.now)

@@ -32,6 +32,7 @@ type tracking struct {
 	took      time.Duration // by a pass
 	during    func()        // a pass
 	log       bytes.Buffer
+	registry  *prometheus.Registry
 	held      map[string]*nft.Group // by the kernel
 	fence     atomic.Int64          // orders a test's writes before a pass that a timer begins
 }
@@ -44,8 +45,8 @@ const (
 
 // track starts one in a bubble.
 func track(t *testing.T, flows ...string) *tracking {
-	x := &tracking{t: t, flows: flows}
-	x.Conntracker = NewConntracker(30*time.Second, slog.New(slog.NewTextHandler(&x.log, nil)), &Health{}, prometheus.NewRegistry())
+	x := &tracking{t: t, flows: flows, registry: prometheus.NewRegistry()}
+	x.Conntracker = NewConntracker(30*time.Second, slog.New(slog.NewTextHandler(&x.log, nil)), &Health{}, x.registry)
 	x.forget = x.pretend
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -234,10 +235,16 @@ func TestConntrackerRetry(t *testing.T) {
 		if s := x.health.Status(time.Now()); slices.ContainsFunc(s.Degraded, func(s string) bool { return strings.HasPrefix(s, "UDP") }) {
 			t.Errorf("health: %q", s.Degraded)
 		}
-		for _, text := range []string{"not all UDP flows could be looked at", "retry=250ms", "after all", "flows=1", "endpoint that is gone"} {
+		for _, text := range []string{"not all UDP flows could be looked at", "retry=250ms", "after all", "flows=1", "endpoint that is gone", "reason=UDPFlowsUnchecked", "reason=UDPFlowsForgotten"} {
 			if !strings.Contains(x.log.String(), text) {
 				t.Errorf("the log lacks %q:\n%s", text, x.log.String())
 			}
+		}
+		if n := sumOf(t, x.registry, "pointsman_conntrack_reconciler_failures_total"); n < 600/30 {
+			t.Errorf("%v failures are counted", n)
+		}
+		if n := sumOf(t, x.registry, "pointsman_conntrack_reconciler_deleted_entries_total"); n != 2 {
+			t.Errorf("%v flows are counted", n)
 		}
 	})
 }

@@ -133,6 +133,10 @@ func down(e *state.Endpoint) {
 	e.Ready, e.Serving, e.Cause = false, false, &state.Cause{Kind: state.SeenDown, Judgement: observed}
 }
 
+func untried(e *state.Endpoint) {
+	e.Ready, e.Cause = false, &state.Cause{Kind: state.Untried}
+}
+
 func draining(e *state.Endpoint) {
 	e.Ready, e.Terminating, e.Cause = false, true, &state.Cause{Kind: state.Drained, Drain: &state.Drain{
 		Target: state.DrainTarget{Node: "n2"}, By: "n1", Reason: "disk", Until: time.Unix(3600, 0)}}
@@ -235,6 +239,11 @@ func TestExplainHealth(t *testing.T) {
 	if got := x.Endpoints[0].Votes; !slices.Equal(got, []Seen{{"n2", "down", "timed out", time.Unix(60, 0)}}) {
 		t.Errorf("votes %v", got)
 	}
+	in = explainInput(on("10.20.0.1:8080", untried))
+	want = "192.0.2.50: served 10.20.0.2:8080 " + clusterIP + "\n10.20.0.1:8080 has not been probed yet, and others are up"
+	if got := explained(in, "10.96.0.1:80", "192.0.2.50", func(ev *Evidence) { ev.Declared = declared }).summary(); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
 	if d := x.Endpoints[1].Drain; d == nil || d.Target != "node n2" || d.By != "n1" || d.Reason != "disk" {
 		t.Errorf("drain %+v", d)
 	}
@@ -309,7 +318,7 @@ func TestExplainKernel(t *testing.T) {
 				e.Value = "drop"
 			}
 			return e, true
-		}), "dropped (an element of map services says so)", false},
+		}), "dropped (an element of map services says so)\n  should be " + both + " " + clusterIP + "\nchanged services { " + key + " : drop }", false},
 		{"slots are history", with(func(e nft.Element) (nft.Element, bool) {
 			if e.Set == "endpoints-tcp" {
 				e.Value = map[string]string{"10.20.0.1 . 8080": "10.20.0.2 . 8080", "10.20.0.2 . 8080": "10.20.0.1 . 8080"}[e.Value]

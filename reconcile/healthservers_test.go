@@ -233,7 +233,7 @@ func TestHealthServersPortInUse(t *testing.T) {
 	recovered(t, health)
 	s.mu.Lock() // the log is written under it
 	defer s.mu.Unlock()
-	if n := strings.Count(log.String(), "can't be had"); n != 1 {
+	if n := strings.Count(log.String(), "can't be had, will try again\" reason=HealthCheckPortFailed"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log)
 	}
 }

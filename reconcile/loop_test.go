@@ -34,6 +34,27 @@ func TestLoop(t *testing.T) {
 	eventually(t, "the change in the log", func() bool {
 		return strings.Contains(b.log.String(), "msg=programmed family=ip elements=100 transactions=1 rewritten=false repair=false")
 	})
+	b.counted()
+}
+
+// counted checks the metrics of a loop that has programmed three inputs, the first
+// of which took reading back.
+func (b *loopBench) counted() {
+	b.t.Helper()
+	if full, want := b.counter("pointsman_sync_full_proxy_rules_duration_seconds"), float64(len(families())); full != want {
+		b.t.Errorf("%v full syncs, not %v", full, want)
+	}
+	for name, least := range map[string]float64{
+		"pointsman_sync_partial_proxy_rules_duration_seconds":      2,
+		"pointsman_nftables_transactions_total":                    3,
+		"pointsman_nftables_elements_written_total":                100,
+		"pointsman_sync_proxy_rules_last_timestamp_seconds":        1e9,
+		"pointsman_sync_proxy_rules_last_queued_timestamp_seconds": 1e9,
+	} {
+		if n := b.counter(name); n < least {
+			b.t.Errorf("%s is %v", name, n)
+		}
+	}
 }
 
 // TestLoopKnowsNothing: as long as nothing is known of what is desired, the
@@ -81,6 +102,9 @@ func TestLoopRepairs(t *testing.T) {
 	}
 	if log := b.log.String(); strings.Count(log, "somebody else changed our rules") < 10 || !strings.Contains(log, "repair=true") {
 		t.Error("not all repairs are logged")
+	}
+	if log := b.log.String(); !strings.Contains(log, "reason=DriftRepaired process=nft ") {
+		t.Errorf("nobody is named:\n%s", log)
 	}
 }
 
@@ -133,6 +157,9 @@ func TestLoopRetries(t *testing.T) {
 	eventually(t, "healthy", func() bool { return b.loop.Health.Status(time.Now()).Healthy && b.degraded() == "" })
 	if n := b.counter(failuresCounter); n != 3 {
 		t.Errorf("failures: %v", n)
+	}
+	if log := b.log.String(); strings.Count(log, "reason=ProgrammingFailed") != 3 || strings.Count(log, "reason=ProgrammingRecovered") != 1 {
+		t.Errorf("the events:\n%s", log)
 	}
 	if n := b.counter(driftCounter); n != 0 {
 		t.Errorf("drift: %v", n)

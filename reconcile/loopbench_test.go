@@ -160,17 +160,23 @@ func (b *loopBench) programmed(in *Input) time.Duration {
 	})
 }
 
-// counter gives the sum of a counter, or the number of a histogram's samples.
-func (b *loopBench) counter(name string) (sum float64) {
+// counter is sumOf the loop's metrics.
+func (b *loopBench) counter(name string) float64 {
 	b.t.Helper()
-	families, err := b.registry.Gather()
+	return sumOf(b.t, b.registry, name)
+}
+
+// sumOf gives the sum of a counter or gauge, or the number of a histogram's samples.
+func sumOf(t testing.TB, registry *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
 	if err != nil {
-		b.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}

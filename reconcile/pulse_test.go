@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pointsman/reconcile/nft"
 )
 
 func TestPulse(t *testing.T) {
@@ -49,6 +51,25 @@ func TestLoopStuck(t *testing.T) {
 	later := time.Now().Add(3 * beatPeriod)
 	if !b.loop.Alive(time.Now()) || b.loop.Alive(later) || b.loop.Health.Live(later).Healthy || b.loop.Health.Status(later).Healthy {
 		t.Error("the loop hangs, and its time doesn't run out")
+	}
+}
+
+// TestLoopSyncing: a sync is said to take no longer than nft may, and reading back.
+func TestLoopSyncing(t *testing.T) {
+	var b *loopBench
+	left := make(chan time.Duration, 1)
+	b = newLoop(t, func(c *Config) {
+		c.Progress = func(nft.Family, int, int) {
+			select {
+			case left <- time.Until(*b.loop.alive.due.Load()):
+			default:
+			}
+		}
+	})
+	b.desires.set(loopInput(2, 3))
+	b.start()
+	if got := <-left; got <= 0 || got > b.loop.timeout+readBackTime {
+		t.Errorf("%v more", got)
 	}
 }
 
