@@ -75,6 +75,7 @@ func (d *decoding) list(it item, kind Kind, found []finding) []*Object {
 		in := item{path: fmt.Sprintf("items[%d]", i), json: js, head: headOf(js)}
 		if kind != "" && in.Kind == "" && in.APIVersion == "" {
 			in.Kind, in.APIVersion = kind, it.APIVersion
+			in.json = withKind(js, in.head)
 		}
 		objects = append(objects, d.object(in, byItem[i]))
 	}
@@ -82,6 +83,23 @@ func (d *decoding) list(it item, kind Kind, found []finding) []*Object {
 		objects = append(objects, d.failed(it, own))
 	}
 	return objects
+}
+
+// withKind gives the item of a typed list, which says its kind for it, as an
+// object that can stand alone: the last good versions are kept so.
+func withKind(js []byte, h head) []byte {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(js, &fields) != nil || fields == nil {
+		return js // it's no object, and will be refused
+	}
+	for name, value := range map[string]string{"apiVersion": h.APIVersion, "kind": string(h.Kind)} {
+		fields[name] = json.RawMessage(strconv.Quote(value))
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return js
+	}
+	return out
 }
 
 // share tells the findings of a List from those of its items.

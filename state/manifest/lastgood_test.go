@@ -195,3 +195,28 @@ func TestWriteFileFails(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// What is restored is what was served, in the same words, however its file was
+// written: hosts are compared by the hash.
+func TestRestoredHash(t *testing.T) {
+	const spec = `"spec":{"clusterIP":"10.96.0.1","ports":[{"port":80}]}`
+	const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},` + spec + `}`
+	for name, text := range map[string]string{
+		"a byte order mark":             "\ufeff" + service,
+		"two byte order marks":          "\ufeff\ufeff" + service,
+		"a mark after a comment":        "# a\n\ufeff" + service,
+		"a list that says the kind":     `{"apiVersion":"v1","kind":"ServiceList","items":[{"metadata":{"name":"a"},` + spec + `}]}`,
+		"the same, with an empty kind":  `{"apiVersion":"v1","kind":"ServiceList","items":[{"kind":"","metadata":{"name":"a"},` + spec + `}]}`,
+		"a list that leaves it to them": `{"apiVersion":"v1","kind":"List","items":[` + service + `]}`,
+	} {
+		served := NewLoader(Config{}, "").Load(snapshotOf(map[string]string{"a.yaml": text}))
+		var kept bytes.Buffer
+		if _, err := served.Documents().WriteTo(&kept); err != nil {
+			t.Fatal(err)
+		}
+		restored := Resume(kept.Bytes(), Config{}).Restore()
+		if len(served.Services) != 1 || len(restored.Services) != 1 || restored.Hash() != served.Hash() {
+			t.Errorf("%s: %d Services (%v), restored %d (%v)", name, len(served.Services), served.Problems, len(restored.Services), restored.Problems)
+		}
+	}
+}

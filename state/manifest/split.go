@@ -18,10 +18,9 @@ type Document struct {
 
 // Documents gives the documents of a file in order, as Decode tells them apart.
 func Documents(data []byte) []Document {
-	bom := len(data) - len(bytes.TrimPrefix(data, utf8BOM))
 	var all []Document
 	for _, d := range split(data) {
-		all = append(all, Document{Offset: bom + d.offset, Line: d.line, Text: d.text, JSON: d.json})
+		all = append(all, Document{Offset: d.offset, Line: d.line, Text: d.text, JSON: d.json})
 	}
 	return all
 }
@@ -31,7 +30,7 @@ func Documents(data []byte) []Document {
 type document struct {
 	number int    // among the documents of its file, from 1
 	line   int    // of the file, where text starts
-	offset int    // of text behind the byte order mark, when the file was split
+	offset int    // of text, when the file was split
 	text   []byte // from the first line that is neither blank nor a comment
 	json   bool   // text is one JSON object, and nothing else
 }
@@ -43,7 +42,7 @@ type document struct {
 // line is a boundary wherever it stands, inside quotes and block scalars too
 // (YAML 1.1, c-forbidden).
 func split(data []byte) []document {
-	s := splitter{lines: newLines(bytes.TrimPrefix(data, utf8BOM))}
+	s := splitter{lines: newLines(data)}
 	for s.lines.next() {
 		s.take(s.lines.text())
 	}
@@ -51,7 +50,9 @@ func split(data []byte) []document {
 	return s.docs
 }
 
-var utf8BOM = []byte("\xef\xbb\xbf")
+// byteOrderMark may begin each document (YAML 1.2, 9.1.1), as where files were
+// put one behind the other. It isn't a part of it.
+const byteOrderMark = "\ufeff"
 
 type splitter struct {
 	lines lines
@@ -65,20 +66,25 @@ type splitter struct {
 
 // take looks at the next line.
 func (s *splitter) take(line []byte) {
+	start := s.lines.start
+	if !s.open {
+		line = bytes.TrimLeft(line, byteOrderMark)
+		start = s.lines.end - len(line)
+	}
 	switch {
 	case isMarker(line, "---"):
-		s.flush(s.lines.start, true)
+		s.flush(start, true)
 		if !isBlank(line[3:]) {
-			s.begin(s.lines.start) // --- !!map, --- {kind: Service}
+			s.begin(start) // --- !!map, --- {kind: Service}
 		}
 	case isMarker(line, "..."):
-		s.flush(s.lines.start, false)
+		s.flush(start, false)
 		if !isBlank(line[3:]) {
-			s.begin(s.lines.start + 3)
+			s.begin(start + 3)
 		}
 	case isBlank(line):
 	case !s.open:
-		s.begin(s.lines.start)
+		s.begin(start)
 		s.directives = line[0] == '%'
 	default:
 		s.directives = s.directives && line[0] == '%'

@@ -36,6 +36,8 @@ func TestSplit(t *testing.T) {
 		{"CR alone", "a: 1\r---\rb: 2\r", []string{"1: a: 1\r", "3: b: 2\r"}},
 		{"a Unicode line separator", "a: 1\u2028---\u2028b: 2", []string{"1: a: 1\u2028", "3: b: 2"}},
 		{"a byte order mark", "\ufeff---\na: 1\n", []string{"2: a: 1\n"}},
+		{"a byte order mark for each", "\ufeffa: 1\n---\n\ufeff# b\n\ufeffb: 2\n...\n\ufeff--- {c: 3}\n---\n\ufeff", []string{"1: a: 1\n", "4: b: 2\n", "6: --- {c: 3}\n"}},
+		{"a byte order mark in a document", "a: \ufeff\n\ufeffb: 2\n", []string{"1: a: \ufeff\n\ufeffb: 2\n"}},
 		{"JSON", "{\n\"a\": 1\n}\n", []string{"1: {\n\"a\": 1\n}"}},
 		{"JSON objects in a row", "{\"a\": 1}\n\n{\"b\": 2} {\"c\": 3}", []string{`1: {"a": 1}`, `3: {"b": 2}`, `3: {"c": 3}`}},
 		{"JSON and more", "{\"a\": 1}\nb: 2\n", []string{"1: {\"a\": 1}\nb: 2\n"}},
