@@ -190,6 +190,17 @@ func TestDecodeBounds(t *testing.T) {
 	}
 }
 
+// A quantity of very many digits, which would take minutes, is not read: nothing
+// of a Node's status is, but for its addresses.
+func TestDecodeNodeQuantities(t *testing.T) {
+	objects := decodeText("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus:\n  addresses: [{type: InternalIP, address: 10.0.0.1}]\n" +
+		"  capacity: {cpu: much, memory: '" + strings.Repeat("9", 1<<20) + "'}\n  allocatable: {cpu: 8}\n")
+	wantProblems(t, objects)
+	if n := objects[0].Node; n == nil || n.Name != "n1" || len(n.Status.Addresses) != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
 // Anchors that do not multiply are as good as what they stand for.
 func TestDecodeAliases(t *testing.T) {
 	objects := decodeText(`apiVersion: v1

@@ -200,10 +200,3 @@ func defaultEndpoints(ep *corev1.Endpoints) {
 		}
 	}
 }
-
-// trimNode keeps of a Node what is read: the rest is long, and changes.
-func trimNode(node *corev1.Node) {
-	node.ManagedFields = nil
-	node.Spec = corev1.NodeSpec{}
-	node.Status = corev1.NodeStatus{Addresses: node.Status.Addresses}
-}

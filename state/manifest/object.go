@@ -135,8 +135,9 @@ func (d *decoding) fill(o *Object, it item) []finding {
 		o.Endpoints = new(corev1.Endpoints)
 		found = decodeInto(it.json, o.Endpoints, func() []finding { return readEndpoints(o.Endpoints, d.cfg) })
 	case KindNode:
-		o.Node = new(corev1.Node)
-		found = tolerateNode(decodeInto(it.json, o.Node, func() []finding { return readNode(o.Node) }))
+		n := new(nodeManifest)
+		found = tolerateNode(decodeInto(it.json, n, func() []finding { return readNode(n.node()) }))
+		o.Node = n.node()
 	}
 	return within(it.path, found)
 }
@@ -175,6 +176,24 @@ func followsMisfit(f finding, found []finding) bool {
 		}
 	}
 	return false
+}
+
+// nodeManifest is a v1 Node, but for its quantities: nothing reads them, and
+// the digits of one can take minutes.
+type nodeManifest struct {
+	corev1.Node `json:",inline"`
+	Status      struct {
+		corev1.NodeStatus `json:",inline"`
+		Capacity          map[string]any `json:"capacity"`
+		Allocatable       map[string]any `json:"allocatable"`
+	} `json:"status"`
+}
+
+// node keeps of a Node what is read: the rest is long, and changes.
+func (n *nodeManifest) node() *corev1.Node {
+	out := &corev1.Node{TypeMeta: n.TypeMeta, ObjectMeta: n.ObjectMeta, Status: corev1.NodeStatus{Addresses: n.Status.Addresses}}
+	out.ManagedFields = nil
+	return out
 }
 
 // tolerateNode makes warnings of the fields of a Node that this version does

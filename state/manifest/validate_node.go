@@ -12,7 +12,6 @@ import (
 // readNode tells what is wrong with what is read of a Node: its name, its
 // labels and its InternalIPs.
 func readNode(node *corev1.Node) []finding {
-	trimNode(node)
 	var f findings
 	f.meta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
 	f.misplaced(node.Annotations, KindNode)
