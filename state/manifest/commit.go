@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"bufio"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -62,10 +61,7 @@ func (m gitMark) commit() string {
 // may come a moment later than the look at HEAD: then that has moved, and the
 // tree is read again.
 func packedRef(path, ref string) string {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return "" // opening a pipe would wait for its writer
-	}
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return ""
 	}

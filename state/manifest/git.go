@@ -3,11 +3,14 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // gitLocks are the files git holds while it writes a work tree. index.lock
@@ -52,7 +55,7 @@ func lookGit(gitDir string) (gitMark, error) {
 // file of its own is packed; the stamp of packed-refs then stands for it,
 // since that file may be megabytes long.
 func gitHead(gitDir string) string {
-	head, err := os.ReadFile(filepath.Join(gitDir, "HEAD"))
+	head, err := readSmall(filepath.Join(gitDir, "HEAD"))
 	if err != nil {
 		return ""
 	}
@@ -61,7 +64,7 @@ func gitHead(gitDir string) string {
 		return string(head)
 	}
 	common := gitCommonDir(gitDir)
-	if tip, err := os.ReadFile(filepath.Join(common, ref)); err == nil {
+	if tip, err := readSmall(filepath.Join(common, ref)); err == nil {
 		return string(head) + string(tip)
 	}
 	if info, err := os.Lstat(filepath.Join(common, "packed-refs")); err == nil {
@@ -73,7 +76,7 @@ func gitHead(gitDir string) string {
 // gitCommonDir returns where the branches are: a linked work tree shares them
 // with its main repository.
 func gitCommonDir(gitDir string) string {
-	data, err := os.ReadFile(filepath.Join(gitDir, "commondir"))
+	data, err := readSmall(filepath.Join(gitDir, "commondir"))
 	if err != nil {
 		return gitDir
 	}
@@ -110,7 +113,7 @@ func gitDirIn(dir string) (string, error) {
 		return "", onlyDenied(err)
 	}
 	if !info.IsDir() {
-		data, err := os.ReadFile(dot)
+		data, err := readSmall(dot)
 		if err != nil {
 			return "", onlyDenied(err)
 		}
@@ -132,6 +135,37 @@ func onlyDenied(err error) error {
 		return fmt.Errorf("cannot tell whether git is at work here: %w", err)
 	}
 	return nil
+}
+
+// maxGitFile is more than the files hold that are read of git, in bytes.
+const maxGitFile = 64 << 10
+
+// readSmall gives the first 64 KiB of a file.
+func readSmall(path string) ([]byte, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxGitFile))
+}
+
+// openRegular opens a file to read it, and nothing else: opening a pipe would
+// wait for its writer.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrInvalid
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // joinAbs makes a path that may be relative to dir absolute.

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // git runs the real git, in a directory.
@@ -73,11 +75,17 @@ func TestGitDirsThatAreNone(t *testing.T) {
 		}
 		wantFiles(t, mustRead(t, NewTree(dir)), map[string]string{"web.yaml": "web"})
 	}
-	dir := t.TempDir()
-	mustDo(t, os.Mkdir(filepath.Join(dir, ".git"), 0o755))
-	mustDo(t, os.Mkdir(filepath.Join(dir, ".git/HEAD"), 0o755))
-	writeFile(t, filepath.Join(dir, "web.yaml"), "web")
-	wantFiles(t, mustRead(t, NewTree(dir)), map[string]string{"web.yaml": "web"})
+	pipe := func(path string) { mustDo(t, unix.Mkfifo(path, 0o600)) }
+	for _, make := range []func(git string){
+		pipe, // which nobody writes to: opening it must not wait
+		func(git string) { mustDo(t, os.MkdirAll(filepath.Join(git, "HEAD"), 0o755)) },
+		func(git string) { mustDo(t, os.Mkdir(git, 0o755)); pipe(filepath.Join(git, "HEAD")) },
+	} {
+		dir := t.TempDir()
+		make(filepath.Join(dir, ".git"))
+		writeFile(t, filepath.Join(dir, "web.yaml"), "web")
+		wantFiles(t, mustRead(t, NewTree(dir)), map[string]string{"web.yaml": "web"})
+	}
 }
 
 // A tree that git left half-way is an error after 30 seconds, which says what
