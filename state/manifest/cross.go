@@ -85,9 +85,8 @@ func (s *settlement) crossEndpoints(j *joined, e *digest) []Problem {
 }
 
 // suspect tells what is odd about an endpoint's address, "" if nothing. An
-// endpoint that has an address in common with
-// an external frontend is no more than a host that bears it, unless the port
-// is the frontend's too.
+// endpoint that has an address in common with an external frontend is no more
+// than a host that bears it, unless the port is the frontend's too.
 func (s *settlement) suspect(j *joined, b *backing, a netip.Addr) (rule Rule, text string) {
 	claimed, ok := s.addresses[a]
 	if !ok {

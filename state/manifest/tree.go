@@ -242,16 +242,11 @@ func (t *Tree) open(sp spotter) (*os.Root, string, error) {
 // explain puts the directory's name before an error. An unsteady tree stays
 // one.
 func (t *Tree) explain(err error) error {
-	var perr *fs.PathError
-	switch {
-	case err == nil:
-		return nil
-	case isUnsteady(err):
+	if err == nil || isUnsteady(err) {
 		return err
-	case errors.As(err, &perr) && perr.Path != t.dir:
-		return fmt.Errorf("%s: %w", t.dir, err)
-	case perr != nil:
-		return fmt.Errorf("%s: %w", t.dir, perr.Err)
+	}
+	if perr := (*fs.PathError)(nil); errors.As(err, &perr) && perr.Path == t.dir {
+		err = perr.Err
 	}
 	return fmt.Errorf("%s: %w", t.dir, err)
 }
