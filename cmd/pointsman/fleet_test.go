@@ -90,7 +90,7 @@ func gossiping(n *lab.Host, ring string) []string {
 
 // ask gets an answer of the agent, as pointsman get does.
 func (a *daemon) ask(answer any, what string) error {
-	ctx, cancel := context.WithTimeout(a.t.Context(), time.Second) // it may be frozen
+	ctx, cancel := context.WithTimeout(a.t.Context(), 10*time.Second) // it may be frozen
 	defer cancel()
 	if err := ask(ctx, a.socket(), "/v1/"+what, answer); err != nil {
 		return fmt.Errorf("%s: %w", a, err)
@@ -123,7 +123,7 @@ func (a *daemon) sees(n int) {
 
 // fleetBound is for what waits for memberlist: some of its intervals are ten
 // seconds and more.
-const fleetBound = time.Minute
+const fleetBound = 2 * time.Minute
 
 func (a *daemon) seesNow(n int) error {
 	answer, nodes, err := a.nodes()

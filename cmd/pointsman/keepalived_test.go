@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"pointsman/reconcile/lab"
 )
@@ -68,7 +69,7 @@ func (w *world) vipAt(backend string) {
 	w.t.Helper()
 	eventually(w.t, func() error {
 		for range 5 {
-			got := w.Client.Connect(w.t.Context(), lab.TCP, addrPort("192.0.2.200:80"), deadline/10)
+			got := w.Client.Connect(w.t.Context(), lab.TCP, addrPort("192.0.2.200:80"), 2*time.Second)
 			if got.Outcome != lab.OK || got.Backend != backend || got.Source.Addr().String() != "192.0.2.50" {
 				return fmt.Errorf("%s, not %s", got, backend)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,10 +18,19 @@ func TestMain(m *testing.M) { lab.Isolated(withBinary{m}) }
 
 const race = "halt_on_error=1 atexit_sleep_ms=0"
 
+// checks is how many cases a law is tried with: under the race detector a hundred
+// take minutes. Fewer than fifty might leave something out that a law's test
+// wants to have seen. -rapid.checks asks for more.
+const checks = "50"
+
 // withBinary builds the binary once and puts it first in PATH.
 type withBinary struct{ m *testing.M }
 
 func (w withBinary) Run() int {
+	if err := flag.Set("rapid.checks", checks); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "pointsman-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
