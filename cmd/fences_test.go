@@ -20,7 +20,7 @@ const module = "pointsman/"
 // version stay in one place.
 var outside = map[string][]string{
 	"k8s.io/api/":                     {"state/manifest", "state/manifest/pin"},
-	"sigs.k8s.io/yaml":                {"state/manifest", "state/manifest/pin"},
+	"sigs.k8s.io/yaml":                {"state/manifest"},
 	"github.com/fsnotify/fsnotify":    {"state/manifest"},
 	"github.com/hashicorp/memberlist": {"gossip"},
 	"sigs.k8s.io/knftables":           {"reconcile/nft"},

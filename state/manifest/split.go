@@ -25,6 +25,17 @@ func Documents(data []byte) []Document {
 	return all
 }
 
+// ToJSON gives a document as JSON, as Decode reads it. What Decode refuses before
+// it looks at an object's fields is an error: no YAML, a field that is there
+// twice, more than is read, aliases that multiply to that.
+func (d Document) ToJSON() ([]byte, error) {
+	js, found := (&decoding{doc: document{text: d.Text, json: d.JSON}}).toJSON()
+	if len(found) > 0 {
+		return nil, errors.New(found[0].message)
+	}
+	return js, nil
+}
+
 // document is one YAML or JSON document of a file. Documents that hold only
 // blanks, comments and directives are none.
 type document struct {

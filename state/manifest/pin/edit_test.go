@@ -88,6 +88,15 @@ func unnamed(p *Plan) string {
 	return text
 }
 
+// Aliases that multiply are not followed: pin reads every document of a
+// directory, also those that are in error.
+func TestReadIsBounded(t *testing.T) {
+	text := "a: &a " + strings.Repeat("x", 1<<20) + "\nb: [" + strings.Repeat("*a,", 20) + "]\n"
+	if _, err := read(manifest.Document{Text: []byte(text)}); err == nil || !strings.Contains(err.Error(), "aliases") {
+		t.Errorf("%v", err)
+	}
+}
+
 // What is found to be wrong after an edit is thrown away, whatever led to it.
 func TestVerify(t *testing.T) {
 	const before = "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec:\n  ports: [{port: 80}]\n"

@@ -204,8 +204,8 @@ func checkMeaning(t *rapid.T, before, after []byte, values []Value) {
 		t.Fatalf("%d documents, %d before:\n%s", len(has), len(had), after)
 	}
 	for i := range had {
-		was, err := read(had[i].Text, had[i].JSON)
-		is, err2 := read(has[i].Text, has[i].JSON)
+		was, err := read(had[i])
+		is, err2 := read(has[i])
 		if err != nil || err2 != nil {
 			t.Fatal(err, err2)
 		}

@@ -131,19 +131,14 @@ func newTaken() taken {
 	return taken{addresses: map[netip.Addr]bool{}, ports: map[uint16]bool{}}
 }
 
-// legible bounds what is parsed here; the decoder refuses larger documents.
-const legible = 16 << 20
-
 // addDocument takes every address that a document names, in whatever field:
 // clusterIPs, externalIPs, endpoints, Nodes' addresses, annotations; and all
-// nodePorts. The document may be in error. What can't even be parsed has all
-// its numbers taken, comments included, for there may be nodePorts among them.
+// nodePorts. The document may be in error. What isn't even parsed has all its
+// numbers taken, comments included, for there may be nodePorts among them.
 func (t *taken) addDocument(d manifest.Document) {
-	if len(d.Text) <= legible {
-		if value, err := read(d.Text, d.JSON); err == nil {
-			t.addValue("", value)
-			return
-		}
+	if value, err := read(d); err == nil {
+		t.addValue("", value)
+		return
 	}
 	t.addText(string(d.Text))
 	for word := range strings.FieldsFuncSeq(string(d.Text), func(c rune) bool { return c < '0' || c > '9' }) {

@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"strconv"
 
-	"sigs.k8s.io/yaml"
-
 	"pointsman/state/manifest"
 )
 
@@ -17,11 +15,11 @@ import (
 // of some Services, nothing else, and whether the Services are still without
 // an error.
 func (d *draft) verify(data []byte, services []*service, cfg manifest.Config) error {
-	want, err := read(d.data, d.doc.JSON)
+	want, err := read(manifest.Document{Text: d.data, JSON: d.doc.JSON})
 	if err != nil {
 		return err
 	}
-	got, err := read(data, d.doc.JSON)
+	got, err := read(manifest.Document{Text: data, JSON: d.doc.JSON})
 	if err != nil {
 		return fmt.Errorf("what it gets would break the document (%w): %w", err, errByHand)
 	}
@@ -43,15 +41,13 @@ func (d *draft) verify(data []byte, services []*service, cfg manifest.Config) er
 }
 
 // read gives a document as JSON's values, as the decoder reads it.
-func read(data []byte, isJSON bool) (any, error) {
-	if !isJSON {
-		var err error
-		if data, err = yaml.YAMLToJSONStrict(data); err != nil {
-			return nil, err
-		}
+func read(d manifest.Document) (any, error) {
+	js, err := d.ToJSON()
+	if err != nil {
+		return nil, err
 	}
 	var value any
-	dec := json.NewDecoder(bytes.NewReader(data))
+	dec := json.NewDecoder(bytes.NewReader(js))
 	dec.UseNumber()
 	if err := dec.Decode(&value); err != nil {
 		return nil, err
