@@ -167,7 +167,7 @@ func (n *connections) save(now time.Time) {
 	if n.take(now); n.counts.ports == nil {
 		return // nothing is known yet that would be worth more than what is there
 	}
-	if err := manifest.ReplaceFile(n.path, n.totals.Save); err != nil {
+	if err := manifest.ReplaceFile(n.path, func(f *os.File) error { return n.totals.Save(f) }); err != nil {
 		n.log.Error("the totals of connections could not be saved", "error", err)
 	}
 }

@@ -90,5 +90,5 @@ func readPast(dir string) (past, error) {
 
 // write replaces the file.
 func (p past) write(dir string) error {
-	return manifest.ReplaceFile(filepath.Join(dir, pastFile), func(w io.Writer) error { return writeJSON(w, p) })
+	return manifest.ReplaceFile(filepath.Join(dir, pastFile), func(f *os.File) error { return writeJSON(f, p) })
 }

@@ -157,15 +157,16 @@ func quotePath(path string) string {
 // WriteFile replaces the file so that it is there as a whole, the old or the
 // new one, whenever the power fails.
 func (g LastGood) WriteFile(path string) error {
-	return ReplaceFile(path, func(w io.Writer) error {
-		_, err := g.WriteTo(w)
+	return ReplaceFile(path, func(f *os.File) error {
+		_, err := g.WriteTo(f)
 		return err
 	})
 }
 
 // ReplaceFile replaces a file by what write writes, so that the old or the new
-// one is there as a whole, whenever the power fails.
-func ReplaceFile(path string, write func(io.Writer) error) error {
+// one is there as a whole, whenever the power fails. Until then its name starts
+// with a dot. It's for its owner alone, unless write sees to that.
+func ReplaceFile(path string, write func(*os.File) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
 	if err != nil {

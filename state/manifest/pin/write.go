@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"pointsman/state/manifest"
 )
 
 // Write puts a file's new bytes in the place of the old ones, in the directory
@@ -53,31 +55,17 @@ func (f File) write(path string) error {
 	return replace(path, info, f.After)
 }
 
-// replace renames a new file over an old one. Its name starts with a dot, so
-// that agents don't read it in the meantime.
+// replace puts a new file in the place of an old one, with its owner and mode.
 func replace(path string, old fs.FileInfo, data []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".pin-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	if err == nil {
-		err = keepOwner(temp, old)
-	}
-	if err == nil {
-		err = temp.Chmod(old.Mode().Perm()) // after chown, which clears bits
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	err = errors.Join(err, temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-	}
-	return err
+	return manifest.ReplaceFile(path, func(f *os.File) error {
+		if _, err := f.Write(data); err != nil {
+			return err
+		}
+		if err := keepOwner(f, old); err != nil {
+			return err
+		}
+		return f.Chmod(old.Mode().Perm()) // after chown, which clears bits
+	})
 }
 
 // keepOwner gives a file the owner and group of another one, where they differ:
