@@ -2,12 +2,7 @@ package gossip
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -99,27 +94,13 @@ func StateFiles() []string { return []string{incarnationFile, drainsFile, verdic
 
 // restore reads the verdicts of the process before.
 func (a *Agent) restore(now time.Time) (map[state.CheckKey]*state.Judgement, error) {
-	if a.cfg.StateDir == "" {
-		return nil, nil
-	}
-	path := filepath.Join(a.cfg.StateDir, verdictsFile)
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err == nil && info.Size() > int64(MaxVerdictFile) {
-		err = fmt.Errorf("%s: too large", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
+	data, err := a.disk.read(verdictsFile, MaxVerdictFile)
+	if data == nil {
 		return nil, err
 	}
 	restored, err := DecodeVerdicts(data, now)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, a.disk.named(verdictsFile, err)
 	}
 	return restored, nil
 }

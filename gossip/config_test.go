@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -213,5 +214,15 @@ func TestDisk(t *testing.T) {
 	}
 	if got, err := d.drains(today); err == nil || len(got) != 0 {
 		t.Error("damaged drains are read")
+	}
+	pipe := filepath.Join(d.dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := d.read("pipe", 100); err == nil {
+		t.Errorf("a pipe is read: %q", got)
+	}
+	if _, err := d.read(drainsFile, 8); err == nil {
+		t.Error("more than was asked for is read")
 	}
 }

@@ -19,27 +19,45 @@ import (
 type disk struct{ dir string }
 
 const (
-	incarnationFile = "incarnation"
-	drainsFile      = "drains"
-	maxDrainsFile   = maxDrains*(maxPacket+2) + 64
+	incarnationFile    = "incarnation"
+	maxIncarnationFile = 64
+	drainsFile         = "drains"
+	maxDrainsFile      = maxDrains*(maxPacket+2) + 64
 )
+
+// readFile reads a file of at most so many bytes. A pipe would never end.
+func readFile(path string, most int) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > int64(most) {
+		return nil, fmt.Errorf("%s: want a file of at most %d bytes", path, most)
+	}
+	return os.ReadFile(path)
+}
+
+// read reads a file of at most so many bytes; it's nil if there's none.
+func (d disk) read(name string, most int) ([]byte, error) {
+	if d.dir == "" {
+		return nil, nil
+	}
+	data, err := readFile(filepath.Join(d.dir, name), most)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
 
 // incarnation reads the last incarnation, 0 if there was none.
 func (d disk) incarnation() (uint32, error) {
-	if d.dir == "" {
-		return 0, nil
-	}
-	path := filepath.Join(d.dir, incarnationFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	if err != nil {
+	data, err := d.read(incarnationFile, maxIncarnationFile)
+	if data == nil {
 		return 0, err
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("%s: not a number", path)
+		return 0, d.named(incarnationFile, errors.New("not a number"))
 	}
 	return uint32(n), nil
 }
@@ -62,19 +80,12 @@ func (d disk) saveIncarnation(n uint32) error {
 // drains reads the drains that were saved. A damaged file has none.
 func (d disk) drains(now time.Time) (drainMap, error) {
 	all := drainMap{}
-	if d.dir == "" {
-		return all, nil
-	}
-	path := filepath.Join(d.dir, drainsFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return all, nil
-	}
-	if err != nil {
+	data, err := d.read(drainsFile, maxDrainsFile)
+	if data == nil {
 		return all, err
 	}
-	if len(data) < 8 || len(data) > maxDrainsFile || binary.BigEndian.Uint64(data) != sum64(data[8:]) {
-		return all, fmt.Errorf("%s: damaged, and ignored", path)
+	if len(data) < 8 || binary.BigEndian.Uint64(data) != sum64(data[8:]) {
+		return all, d.named(drainsFile, errors.New("damaged, and ignored"))
 	}
 	r := &wireReader{rest: data[8:]}
 	for len(r.rest) > 0 {
@@ -94,7 +105,7 @@ func (d disk) saveDrains(all drainMap) error {
 	return d.write(drainsFile, append(appendU64(nil, sum64(body)), body...))
 }
 
-// named tells of the file that was to be written, not of the one beside it, whose
+// named tells of the file, not of the one beside it that's written first and whose
 // name is another each time: the same trouble has to read the same.
 func (d disk) named(name string, err error) error {
 	if number := syscall.Errno(0); errors.As(err, &number) {

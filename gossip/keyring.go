@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -67,14 +66,7 @@ func openKeyring(path string) (*keyringFile, error) {
 }
 
 func (f *keyringFile) read() ([][]byte, error) {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxKeyringSize {
-		return nil, fmt.Errorf("%s: larger than %d bytes", f.path, maxKeyringSize)
-	}
-	data, err := os.ReadFile(f.path)
+	data, err := readFile(f.path, maxKeyringSize)
 	if err != nil {
 		return nil, err
 	}
