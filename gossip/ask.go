@@ -83,16 +83,13 @@ func (c *Cluster) beginAsking(id uint64) ([]string, *inquiry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := &inquiry{open: map[string]bool{}, answers: map[string][]byte{}, done: make(chan struct{})}
-	var names []string
-	for name, e := range c.members.all {
-		if e.alive && name != c.cfg.NodeName && c.members.known(name) {
-			i.open[name] = true
-			names = append(names, name)
-		}
-	}
+	names := c.members.others()
 	if len(names) == 0 || !listens {
 		close(i.done)
 		return nil, i
+	}
+	for _, name := range names {
+		i.open[name] = true
 	}
 	c.asking[id] = i
 	return names, i

@@ -6,7 +6,6 @@ type Meta struct {
 	Commit  string // of the manifests that it serves, or another name of their contents
 	BootID  string // of its kernel
 
-	Leaving  bool // it shuts down
 	Drained  bool
 	Isolated bool // it sees too few of the others, and judges alone
 }
@@ -18,19 +17,12 @@ const maxMeta = 512
 const maxMetaString = 128
 
 const (
-	metaLeaving = 1 << iota
-	metaDrained
-	metaIsolated
+	metaDrained  = 1 << 1
+	metaIsolated = 1 << 2
 )
 
 func appendMeta(b []byte, m Meta) []byte {
-	var flags byte
-	for flag, set := range map[byte]bool{metaLeaving: m.Leaving, metaDrained: m.Drained, metaIsolated: m.Isolated} {
-		if set {
-			flags |= flag
-		}
-	}
-	b = append(b, flags)
+	b = append(b, metaDrained*boolByte(m.Drained)|metaIsolated*boolByte(m.Isolated))
 	for _, s := range []string{m.Release, m.Commit, m.BootID} {
 		b = appendStr8(b, s[:min(len(s), maxMetaString)])
 	}
@@ -43,7 +35,7 @@ func decodeMeta(b []byte) Meta {
 	r := &wireReader{rest: b[:min(len(b), maxMeta)]}
 	flags := r.u8()
 	return Meta{
-		Leaving: flags&metaLeaving != 0, Drained: flags&metaDrained != 0, Isolated: flags&metaIsolated != 0,
+		Drained: flags&metaDrained != 0, Isolated: flags&metaIsolated != 0,
 		Release: oneLine(r.str8()), Commit: oneLine(r.str8()), BootID: oneLine(r.str8()),
 	}
 }

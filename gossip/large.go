@@ -1,9 +1,9 @@
 package gossip
 
 import (
-	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -43,20 +43,16 @@ func (c *Cluster) trySizes(ctx context.Context, list *memberlist.Memberlist) {
 // host left out; empty if there's none.
 func (c *Cluster) memberAfter(last string) string {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	var first, next string
-	for name, e := range c.members.all {
-		if !e.alive || name == c.cfg.NodeName || !c.members.known(name) {
-			continue
-		}
-		if first == "" || name < first {
-			first = name
-		}
-		if name > last && (next == "" || name < next) {
-			next = name
-		}
+	names := c.members.others()
+	c.mu.Unlock()
+	if len(names) == 0 {
+		return ""
 	}
-	return cmp.Or(next, first)
+	at, found := slices.BinarySearch(names, last)
+	if found {
+		at++
+	}
+	return names[at%len(names)]
 }
 
 // reaches reports whether one of a few large packets reaches a member.

@@ -27,12 +27,11 @@ const (
 	Alive   MemberState = iota
 	Suspect             // this host itself got no answer from it; the fleet still has it alive
 	Dead
-	Left // dead, and it had said that it was leaving
 )
 
 // String gives the state in lower case.
 func (s MemberState) String() string {
-	return [...]string{"alive", "suspect", "dead", "left"}[s&3]
+	return [...]string{"alive", "suspect", "dead"}[min(s, Dead)]
 }
 
 // Member is a host of the fleet, this one among them.
@@ -86,10 +85,8 @@ func (m *members) unanswering() []Trouble {
 // the member dead, nor alive, before.
 const suspectFor = 30 * time.Second
 
-func (m *memberEntry) state(meta Meta, now time.Time) (MemberState, time.Time) {
+func (m *memberEntry) state(now time.Time) (MemberState, time.Time) {
 	switch {
-	case !m.alive && meta.Leaving:
-		return Left, m.since
 	case !m.alive:
 		return Dead, m.since
 	case !m.suspected.IsZero() && now.Sub(m.suspected) < suspectFor:
@@ -199,9 +196,26 @@ func (m *members) alive() int {
 	return n
 }
 
-// expire forgets members that have been dead for long.
+// others gives the live members but this host, by name.
+func (m *members) others() []string {
+	var names []string
+	for name, e := range m.all {
+		if e.alive && name != m.self && m.known(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// expire forgets members that have been dead for long, but for peers: one that
+// nobody remembers would be taken for one that has no agent, and what can't be
+// asked on it (UDP) for alive (jury.fleetNow).
 func (m *members) expire(now time.Time) {
-	maps.DeleteFunc(m.all, func(_ string, e *memberEntry) bool { return !e.alive && now.Sub(e.since) > forgetMemberAfter })
+	maps.DeleteFunc(m.all, func(name string, e *memberEntry) bool {
+		_, peer := m.peers[name]
+		return !e.alive && !peer && now.Sub(e.since) > forgetMemberAfter
+	})
 }
 
 // node gives what memberlist needs to send to a member.

@@ -67,33 +67,37 @@ func TestMembersAreBounded(t *testing.T) {
 	if m.expire(today.Add(forgetMemberAfter + 1)); len(m.all) != maxMembers-1 || m.all["n0"] != nil {
 		t.Error("not forgotten")
 	}
+	m.peers = map[string]Peer{"n1": {Name: "n1"}}
+	m.set(aNode("n1", "10.0.0.1"), false, today)
+	m.set(aNode("n2", "10.0.0.1"), false, today)
+	if m.expire(today.Add(2 * forgetMemberAfter)); m.all["n1"] == nil || m.all["n2"] != nil {
+		t.Error("a peer is forgotten, or one that is none isn't")
+	}
 }
 
 func TestMemberStates(t *testing.T) {
 	m := &members{self: "self", all: map[string]*memberEntry{}}
-	state := func(meta Meta, later time.Duration) string {
-		s, since := m.all["n1"].state(meta, today.Add(later))
+	state := func(later time.Duration) string {
+		s, since := m.all["n1"].state(today.Add(later))
 		return fmt.Sprint(s, " ", since.Sub(today))
 	}
 	for _, c := range []struct {
 		do   func()
-		meta Meta
 		want string
 	}{
 		{do: func() { m.set(aNode("n1", "10.0.0.1"), true, today) }, want: "alive 0s"},
 		{do: func() { m.set(aNode("n1", "10.0.0.1"), true, today.Add(time.Second)) }, want: "alive 0s"},
 		{do: func() { m.all["n1"].suspected = today.Add(2 * time.Second) }, want: "suspect 2s"},
 		{do: func() { m.set(aNode("n1", "10.0.0.1"), false, today.Add(3*time.Second)) }, want: "dead 3s"},
-		{do: func() {}, meta: Meta{Leaving: true}, want: "left 3s"},
 		{do: func() { m.set(aNode("n1", "10.0.0.2"), true, today.Add(4*time.Second)) }, want: "alive 4s"},
 	} {
 		c.do()
-		if got := state(c.meta, 5*time.Second); got != c.want {
+		if got := state(5 * time.Second); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
 	m.all["n1"].suspected = today
-	if got := state(Meta{}, suspectFor); got != "alive 4s" {
+	if got := state(suspectFor); got != "alive 4s" {
 		t.Errorf("%s: suspected for ever", got)
 	}
 }

@@ -42,13 +42,7 @@ func (j *jury) known() int {
 	if n := len(j.intent.Peers); n > 0 {
 		return n
 	}
-	n := 0
-	for _, m := range j.view.Members {
-		if m.State != Left {
-			n++
-		}
-	}
-	return n
+	return len(j.view.Members)
 }
 
 // sightings are what this host and others say about the targets elsewhere that

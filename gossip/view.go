@@ -95,7 +95,7 @@ func (c *Cluster) memberList(now time.Time) []Member {
 		if o := c.store.observers[name]; o != nil && o.header != nil {
 			m.Meta = decodeMeta(o.header.meta)
 		}
-		m.State, m.Since = e.state(m.Meta, now)
+		m.State, m.Since = e.state(now)
 		list = append(list, m)
 	}
 	slices.SortFunc(list, func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })

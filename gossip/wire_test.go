@@ -171,11 +171,11 @@ func TestMalformedMessages(t *testing.T) {
 
 func TestMetaIsBounded(t *testing.T) {
 	long := strings.Repeat("x", 1000)
-	m := appendMeta(nil, Meta{Release: long, Commit: long, BootID: long, Leaving: true, Isolated: true})
+	m := appendMeta(nil, Meta{Release: long, Commit: long, BootID: long, Drained: true, Isolated: true})
 	if len(m) > maxMeta {
 		t.Error(len(m), "bytes")
 	}
-	want := Meta{Release: long[:maxMetaString], Commit: long[:maxMetaString], BootID: long[:maxMetaString], Leaving: true, Isolated: true}
+	want := Meta{Release: long[:maxMetaString], Commit: long[:maxMetaString], BootID: long[:maxMetaString], Drained: true, Isolated: true}
 	if got := decodeMeta(m); got != want {
 		t.Errorf("%+v", got)
 	}

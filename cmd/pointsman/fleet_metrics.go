@@ -87,7 +87,7 @@ func (m *fleetMetrics) Collect(ch chan<- prometheus.Metric) {
 
 func countMembers(v *gossip.View) map[string]int {
 	n := map[string]int{}
-	for s := gossip.Alive; s <= gossip.Left; s++ {
+	for s := gossip.Alive; s <= gossip.Dead; s++ {
 		n[s.String()] = 0
 	}
 	for _, m := range v.Members {
