@@ -106,7 +106,10 @@ const (
 
 // logGate lets one line of each sort pass in a while, since others can cause as
 // many lines as they send packets. It isn't safe for concurrent use.
-type logGate map[string]*struct {
+type logGate map[string]*lineSort
+
+// lineSort is when a line of a sort was last logged, and how many weren't since.
+type lineSort struct {
 	last    time.Time
 	dropped int
 }
@@ -119,10 +122,7 @@ func (g logGate) pass(template string, now time.Time) (dropped int, pass bool) {
 		if len(g) >= maxTemplates {
 			clear(g)
 		}
-		sort = new(struct {
-			last    time.Time
-			dropped int
-		})
+		sort = &lineSort{}
 		g[template] = sort
 	} else if now.Sub(sort.last) < logEvery {
 		sort.dropped++
