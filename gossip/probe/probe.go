@@ -35,10 +35,6 @@ type Assignment struct {
 	// Urgent has it made at once instead of at some time in its period, and one
 	// failure decides: its home host is dead.
 	Urgent bool
-
-	// Known is the verdict that this node had before it restarted. The counts of
-	// a new Check start from it, and it isn't reported.
-	Known state.Verdict
 }
 
 // Config is what a Prober needs to know.

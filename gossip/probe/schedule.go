@@ -101,12 +101,12 @@ func (s *schedule) replace(checks []Assignment, now time.Time) {
 	}
 }
 
-// begin starts a Check from nothing but what was known of it before. The first
-// probes of all Checks are spread over their periods. While a probe of a former
-// life of it is in flight, none is begun.
+// begin starts a Check from nothing. The first probes of all Checks are spread
+// over their periods. While a probe of a former life of it is in flight, none is
+// begun.
 func (s *schedule) begin(t *target, a *Assignment, now time.Time) {
 	t.check, t.urgent, t.gone = a.Check, a.Urgent, false
-	t.count = counter{verdict: a.Known}
+	t.count = counter{}
 	switch {
 	case mute(a.Check):
 		t.due = now.Add(homeGrace)
@@ -170,9 +170,6 @@ func (s *schedule) next(now time.Time) *target {
 // presume takes a backend that can't be asked to be dead, for good: as long as
 // it's assigned its home is.
 func (s *schedule) presume(t *target) {
-	if t.count.verdict == state.Down {
-		return
-	}
 	t.count = counter{verdict: state.Down}
 	s.report(Result{Key: t.check.Key, Verdict: state.Down, Failure: state.HomeDead})
 }

@@ -179,7 +179,7 @@ func TestUrgent(t *testing.T) {
 		home := &state.Check{Key: 1, Protocol: state.TCP}
 		probed := tcpCheck(2, time.Hour, time.Second, 1, 3)
 		r.answers(func(_ state.CheckKey, at time.Duration) (time.Duration, bool) { return 0, at > 10*time.Second })
-		r.Set([]Assignment{{Check: home, Urgent: true, Known: state.Up}, {Check: probed, Known: state.Up}})
+		r.Set([]Assignment{{Check: home, Urgent: true}, {Check: probed}})
 		r.until(0)
 		r.wantReports(t, "1 down (connection refused)")
 		r.Set([]Assignment{{Check: home, Urgent: true}, {Check: probed, Urgent: true}})
@@ -201,12 +201,10 @@ func TestMute(t *testing.T) {
 		check := func(k state.CheckKey, p state.Protocol) Assignment {
 			return Assignment{Check: &state.Check{Key: k, Protocol: p}, Urgent: true}
 		}
-		known := check(4, state.UDP)
-		known.Known = state.Down
-		r.Set([]Assignment{check(1, state.UDP), check(2, state.SCTP), check(3, state.UDP), known})
+		r.Set([]Assignment{check(1, state.UDP), check(2, state.SCTP), check(3, state.UDP)})
 		r.until(29 * time.Second)
 		r.wantReports(t)
-		r.Set([]Assignment{check(1, state.UDP), check(2, state.SCTP), known})
+		r.Set([]Assignment{check(1, state.UDP), check(2, state.SCTP)})
 		r.until(31 * time.Second)
 		slices.SortFunc(r.reports, func(a, b report) int { return int(a.Key) - int(b.Key) })
 		r.wantReports(t, "1 down (its host is dead)", "2 down (its host is dead)")
@@ -218,22 +216,6 @@ func TestMute(t *testing.T) {
 		if len(r.starts) > 0 {
 			t.Error("they were probed")
 		}
-	})
-}
-
-// Counts start from a verdict of before the restart, and only changes are told.
-func TestKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Config{})
-		r.answers(func(k state.CheckKey, at time.Duration) (time.Duration, bool) { return 0, k < 3 })
-		var all []Assignment
-		for i, v := range []state.Verdict{state.Up, state.Down, state.Unknown, state.Up, state.Down, state.Unknown} {
-			all = append(all, Assignment{Check: tcpCheck(i, 2*time.Second, time.Second, 2, 3), Known: v})
-		}
-		r.Set(all)
-		r.until(20 * time.Second)
-		slices.SortFunc(r.reports, func(a, b report) int { return int(a.Key) - int(b.Key) })
-		r.wantReports(t, "1 up (answers)", "2 up (answers)", "3 down (connection refused)", "5 down (connection refused)")
 	})
 }
 
