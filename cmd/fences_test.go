@@ -24,7 +24,6 @@ var outside = map[string][]string{
 	"github.com/fsnotify/fsnotify":    {"state/manifest"},
 	"github.com/hashicorp/memberlist": {"gossip"},
 	"sigs.k8s.io/knftables":           {"reconcile/nft"},
-	"github.com/google/nftables":      {"reconcile/nft"},
 	"github.com/vishvananda/netlink":  {"reconcile/host"},
 	"github.com/urfave/cli/":          {"cmd/pointsman"},
 	"github.com/coreos/go-systemd/":   {"cmd/pointsman"},

@@ -49,7 +49,7 @@ func (s *Set) decodeCount(f Family, b []byte) (c Count, err error) {
 	if expr := attribute(b, unix.NFTA_SET_ELEM_EXPR); cstring(attribute(expr, unix.NFTA_EXPR_NAME)) == "counter" {
 		c.Packets = number64(attribute(attribute(expr, unix.NFTA_EXPR_DATA), unix.NFTA_COUNTER_PACKETS))
 	}
-	c.Expires = time.Duration(number64(attribute(b, unix.NFTA_SET_ELEM_EXPIRATION))) * time.Millisecond
+	c.Expires = timeLeft(b)
 	return c, err
 }
 

@@ -138,17 +138,11 @@ func (l *looking) readProgram() error {
 			return err
 		}
 	}
-	return l.get(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, ours(), func(b []byte) {
-		d := decodeDefinition(b)
-		if d.flags&unix.NFT_SET_ANONYMOUS != 0 {
-			return
-		}
-		i := slices.IndexFunc(schema.Sets, func(s Set) bool { return s.Name == d.name })
-		l.held.sets[d.name] = heldSet{
-			isMap:     d.flags&unix.NFT_SET_MAP != 0,
-			asDefined: i < 0 && schema.onDemand(d.name) || i >= 0 && d == schema.Sets[i].definition(l.family),
-		}
-	})
+	sets, err := l.definitions()
+	for _, d := range sets {
+		_, l.held.sets[d.name] = schema.find(l.family, d)
+	}
+	return err
 }
 
 // usable gives the schema's sets that are as they were defined.
@@ -241,7 +235,7 @@ func (l *looking) readRanges() error {
 		case set.Interval && set.Group == 0:
 			err = l.readPlainRanges(set)
 		case set.Interval:
-			err = l.eachElement(set, func(b []byte) {
+			err = l.list(set, func(b []byte) {
 				r := decodeElement(b)
 				if slices.ContainsFunc(frontends, func(f []byte) bool { return bytes.HasPrefix(r.key, f) }) {
 					l.keep(set, r)

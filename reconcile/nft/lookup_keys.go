@@ -42,42 +42,23 @@ func (l *looking) readClient() error {
 // frontendFields are the columns of a frontend.
 var frontendFields = []Field{Addr, Proto, Service}
 
-// eachElement lists a set; the bytes are valid during the call.
-func (s *socket) eachElement(set *Set, visit func(element []byte)) error {
-	request := appendAttribute(ours(), unix.NFTA_SET_ELEM_LIST_SET, []byte(set.Name+"\x00"))
-	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, request, visitElements(visit))
-}
-
 // getElement asks for the element of a key. There may be none.
 func (s *socket) getElement(set *Set, key []byte, visit func(element []byte)) error {
 	element := appendAttribute(nil, unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, appendAttribute(nil, unix.NFTA_DATA_VALUE, key))
 	list := appendAttribute(nil, unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, element)
 	request := appendAttribute(ours(), unix.NFTA_SET_ELEM_LIST_SET, []byte(set.Name+"\x00"))
 	request = appendAttribute(request, unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, list)
-	err := s.get(unix.NFT_MSG_GETSETELEM, 0, request, visitElements(visit))
+	err := s.get(unix.NFT_MSG_GETSETELEM, 0, request, eachElement(visit))
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	return err
 }
 
-func visitElements(visit func(element []byte)) func(answer []byte) {
-	return func(answer []byte) {
-		for number, element := range attributes(attribute(answer, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
-			if number == unix.NFTA_LIST_ELEM {
-				visit(element)
-			}
-		}
-	}
-}
-
 // timeLeft gives the time until an element is forgotten.
 func timeLeft(element []byte) time.Duration {
-	left := attribute(element, unix.NFTA_SET_ELEM_EXPIRATION)
-	if len(left) != 8 {
-		return 0
-	}
-	return time.Duration(min(binary.BigEndian.Uint64(left), maxMilliseconds)) * time.Millisecond
+	left := number64(attribute(element, unix.NFTA_SET_ELEM_EXPIRATION))
+	return time.Duration(min(left, maxMilliseconds)) * time.Millisecond
 }
 
 // maxMilliseconds is less than a Duration can hold.

@@ -87,6 +87,10 @@ func TestLook(t *testing.T) {
 			if len(got.Groups) != 3 || len(*got.Group(one + " . tcp . 80")) != 3 {
 				t.Errorf("the first slots of both: %+v", got)
 			}
+			nftRun(t, fmt.Sprintf("delete set %[1]s pointsman affinity-3; add set %[1]s pointsman affinity-3 { type inet_service; }", f))
+			if got = lookAt(t, want, Lookup{}); !slices.Equal(got.Faults, []string{"set affinity-3 is of another type"}) {
+				t.Errorf("of a client set that's another: %q", got.Faults)
+			}
 		})
 	}
 }

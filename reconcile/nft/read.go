@@ -87,13 +87,7 @@ func (h *held) readFlowtables(s *socket, _ *Schema) error {
 const flowtableName = 2
 
 func (h *held) readSets(s *socket, schema *Schema) error {
-	var sets []definition
-	err := s.get(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, ours(), func(b []byte) {
-		// An anonymous set is a part of its rule.
-		if d := decodeDefinition(b); d.flags&unix.NFT_SET_ANONYMOUS == 0 {
-			sets = append(sets, d)
-		}
-	})
+	sets, err := s.definitions()
 	if err != nil {
 		return err
 	}
@@ -109,25 +103,43 @@ func (h *held) readSets(s *socket, schema *Schema) error {
 	return nil
 }
 
+// definitions lists the sets of our table.
+func (s *socket) definitions() (sets []definition, err error) {
+	err = s.get(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, ours(), func(b []byte) {
+		// An anonymous set is a part of its rule.
+		if d := decodeDefinition(b); d.flags&unix.NFT_SET_ANONYMOUS == 0 {
+			sets = append(sets, d)
+		}
+	})
+	return sets, err
+}
+
+// find gives the set of the schema that a definition is of, nil if it's none, and
+// what that makes of the definition.
+func (s *Schema) find(f Family, d definition) (*Set, heldSet) {
+	h := heldSet{isMap: d.flags&unix.NFT_SET_MAP != 0}
+	if i := slices.IndexFunc(s.Sets, func(s Set) bool { return s.Name == d.name }); i >= 0 {
+		h.asDefined = d == s.Sets[i].definition(f)
+		return &s.Sets[i], h
+	}
+	clients := s.Clients
+	clients.Name = d.name
+	h.asDefined = s.onDemand(d.name) && d == clients.definition(f)
+	return nil, h
+}
+
 // readSet adds a set to what is held, and its elements to the groups. One that
 // isn't as it was defined will be dropped with all its elements, so they don't
 // matter, and neither do those that the kernel adds by itself.
 func (h *held) readSet(s *socket, schema *Schema, d definition, groups map[string][]Element) error {
-	isMap := d.flags&unix.NFT_SET_MAP != 0
-	i := slices.IndexFunc(schema.Sets, func(s Set) bool { return s.Name == d.name })
-	if i < 0 {
-		clients := schema.Clients
-		clients.Name = d.name
-		h.sets[d.name] = heldSet{isMap: isMap, asDefined: schema.onDemand(d.name) && d == clients.definition(s.family)}
-		return nil
-	}
-	set := &schema.Sets[i]
-	if ours := d == set.definition(s.family); !ours || set.Dynamic > 0 {
-		h.sets[d.name] = heldSet{isMap: isMap, asDefined: ours}
+	set, state := schema.find(s.family, d)
+	if set == nil || !state.asDefined || set.Dynamic > 0 {
+		h.sets[d.name] = state
 		return nil
 	}
 	elements, ok, err := s.elements(set)
-	h.sets[d.name] = heldSet{isMap: isMap, asDefined: ok}
+	state.asDefined = ok
+	h.sets[d.name] = state
 	if err != nil || !ok {
 		return err
 	}
@@ -162,16 +174,22 @@ func (s *socket) elements(set *Set) (elements []Element, ok bool, err error) {
 	return elements, ok, err
 }
 
-// list hands each element of a set to a function.
-func (s *socket) list(set *Set, each func(element []byte)) error {
+// list hands each element of a set to a function; the bytes are valid during the
+// call.
+func (s *socket) list(set *Set, visit func(element []byte)) error {
 	request := appendAttribute(ours(), unix.NFTA_SET_ELEM_LIST_SET, []byte(set.Name+"\x00"))
-	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, request, func(b []byte) {
-		for number, element := range attributes(attribute(b, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
+	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, request, eachElement(visit))
+}
+
+// eachElement visits the elements in an answer.
+func eachElement(visit func(element []byte)) func(answer []byte) {
+	return func(answer []byte) {
+		for number, element := range attributes(attribute(answer, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
 			if number == unix.NFTA_LIST_ELEM {
-				each(element)
+				visit(element)
 			}
 		}
-	})
+	}
 }
 
 // clients lists the elements of a client set.

@@ -1,10 +1,9 @@
 // Package nft makes a kernel table equal to a value. It knows sets, maps,
-// chains and elements, and nothing of Services. It is the only importer of
-// sigs.k8s.io/knftables, which writes, and of github.com/google/nftables,
-// which reads.
+// chains and elements, and nothing of Services. It writes with
+// sigs.k8s.io/knftables, of which it's the only importer, and reads over netlink.
 //
 //	Table            what the kernel should hold: a plain value
-//	Held             what it does hold, remembered only after a transaction succeeded
+//	held             what it does hold, remembered only after a transaction succeeded
 //	diff(held, want) the changes, pure
 //	Kernel.Sync      reads back what isn't known, sends the changes, remembers
 package nft
