@@ -42,14 +42,9 @@ type ConnectionFilter struct {
 	ReplySource netip.AddrPort
 }
 
-// EachConnection shows every connection of a family, in no order. An error
-// means that some may not have been shown.
-func EachConnection(ctx context.Context, f Family, visit func(Connection)) error {
-	return EachConnectionOf(ctx, f, ConnectionFilter{}, visit)
-}
-
-// EachConnectionOf is EachConnection for some of them. The kernel picks them
-// out, so that few among many cost little; it takes the port of an address
+// EachConnectionOf shows the connections of a family that a filter lets pass, in
+// no order. An error means that some may not have been shown. The kernel picks
+// them out, so that few among many cost little; it takes the port of an address
 // only along with a Protocol.
 func EachConnectionOf(ctx context.Context, f Family, of ConnectionFilter, visit func(Connection)) error {
 	number := protocolNumber(of.Protocol)

@@ -73,8 +73,8 @@ func ReadFacts(q Questions) Facts {
 			f.Unreachable[d] = err.Error()
 		}
 	}
-	for family, file := range map[string]string{"ip": "ip_tables_names", "ip6": "ip6_tables_names"} {
-		names, err := os.ReadFile("/proc/thread-self/net/" + file)
+	for _, family := range []string{"ip", "ip6"} {
+		names, err := os.ReadFile("/proc/thread-self/net/" + family + "_tables_names")
 		if !errors.Is(err, fs.ErrNotExist) {
 			f.check("iptables-legacy", err)
 		}

@@ -5,6 +5,6 @@
 //
 // Five things leave it. Addrs is a plain value, followed by a Watcher. Journal
 // tells which nf_tables transactions touched our tables, and Judge which of
-// those were not ours. ForgetFlows shows the UDP flows, EachConnection those of
-// all protocols. Sysctl reads a sysctl.
+// those were not ours. ForgetFlows shows the UDP flows, EachConnectionOf those of
+// all protocols. Facts are what a host can be judged by, sysctls among them.
 package host

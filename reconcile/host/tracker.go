@@ -28,7 +28,7 @@ type tracker struct {
 	tables []Table
 	open   []Touched // by the transaction whose NEWGEN hasn't come, by table
 	seen   uint32    // the last generation that was announced
-	gap    bool      // something is missing behind generation gapFrom
+	gap    bool      // something is missing behind generation from
 	from   uint32
 }
 
