@@ -33,10 +33,7 @@ func (b *builder) addKey(set, key, value string) {
 // frontend says what the frontend does: see the table of frontends in
 // semantics.
 func (b *builder) frontend(ps *planned, s *state.Service, eps choice, held *nft.Group) {
-	policy := s.InternalTrafficPolicy
-	if b.Kind.External() {
-		policy = s.ExternalTrafficPolicy
-	}
+	policy := s.TrafficPolicy(b.Kind)
 	switch {
 	case len(eps.cluster) == 0 && len(eps.local) == 0:
 		b.add("no-endpoints", "goto reject-new")

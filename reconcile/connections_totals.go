@@ -111,7 +111,7 @@ func (t *Totals) follow() {
 // add adds to the sums of the port whose frontend and endpoint a pair is. An
 // endpoint may have left since its connections came.
 func (t *Totals) add(p Pair, count uint64) {
-	f := frontend{p.Protocol, p.Frontend}
+	f := transport{p.Protocol, p.Frontend}
 	port := t.served.frontends[f]
 	if port == nil {
 		return
@@ -139,13 +139,8 @@ func (t *Totals) Ports() []PortConnections {
 
 // serving tells whose a frontend is.
 type serving struct {
-	frontends map[frontend]*servedPort
+	frontends map[transport]*servedPort
 	ports     []*servedPort // sorted
-}
-
-type frontend struct {
-	protocol state.Protocol
-	address  netip.AddrPort
 }
 
 type servedPort struct {
@@ -162,7 +157,7 @@ func (p *servedPort) has(endpoint netip.AddrPort) bool {
 // servingOf gives what this host serves. Of two Services that claim one
 // frontend the first has it, as in the kernel.
 func servingOf(in *Input) serving {
-	s := serving{frontends: map[frontend]*servedPort{}}
+	s := serving{frontends: map[transport]*servedPort{}}
 	for _, service := range in.Services {
 		for i := range service.Ports {
 			p := &service.Ports[i]
@@ -187,7 +182,7 @@ func (s *serving) claim(in *Input, port *servedPort, f state.Frontend) {
 		addresses = slices.DeleteFunc(slices.Clone(in.NodePortAddresses), func(a netip.Addr) bool { return a.Is6() != f.Address.Is6() })
 	}
 	for _, a := range addresses {
-		key := frontend{port.name.Protocol, netip.AddrPortFrom(a, f.Port)}
+		key := transport{port.name.Protocol, netip.AddrPortFrom(a, f.Port)}
 		if s.frontends[key] == nil {
 			s.frontends[key] = port
 		}

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -102,12 +101,12 @@ func graceOver(family nft.Family, endpoints []state.Endpoint, now time.Time) (ov
 // own clients, if it's an external frontend's.
 func newFlows(s *state.Service, kind state.FrontendKind, chosen choice) []netip.AddrPort {
 	switch {
-	case kind.External() && s.ExternalTrafficPolicy == state.Local:
+	case s.TrafficPolicy(kind) != state.Local:
+		return chosen.cluster
+	case kind.External():
 		return slices.Concat(chosen.local, chosen.cluster)
-	case !kind.External() && s.InternalTrafficPolicy == state.Local:
-		return chosen.local
 	}
-	return chosen.cluster
+	return chosen.local
 }
 
 // goElsewhere gives the endpoints that get no new flows. Where nobody gets any, a
@@ -169,9 +168,8 @@ func parseUDP(id string) (netip.AddrPort, bool) {
 	if len(columns) != len(frontendKey) || columns[1] != protoName(state.UDP) {
 		return netip.AddrPort{}, false
 	}
-	addr, err := netip.ParseAddr(columns[0])
-	port, err2 := strconv.ParseUint(columns[2], 10, 16)
-	return netip.AddrPortFrom(addr, uint16(port)), err == nil && err2 == nil
+	f, err := addrPort(columns[0], columns[2])
+	return f, err == nil
 }
 
 // fate is what becomes of a flow, and why.

@@ -70,10 +70,10 @@ func NewConntracker(period time.Duration, log *slog.Logger, health *Health, r pr
 }
 
 // Syncing tells that a family's part of the kernel is about to be made equal
-// to what an input means, and which groups are going. The function that it gives is to be called
-// with the outcome. That goes for every sync: one that sends nothing may be
-// about an endpoint that was not in use any more, and one that fails may have
-// taken something away. Neither function blocks.
+// to what an input means, and which groups are going. The function that it gives
+// is to be called with the outcome. That goes for every sync: one that sends
+// nothing may be about an endpoint that was not in use any more, and one that
+// fails may have taken something away. Neither function blocks.
 func (c *Conntracker) Syncing(in *Input, f nft.Family, going []string) (ended func(error)) {
 	if c == nil {
 		return func(error) {}

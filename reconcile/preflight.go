@@ -59,7 +59,7 @@ func example(f nft.Family) *nft.Table {
 		InternalTrafficPolicy: state.Cluster, ExternalTrafficPolicy: state.Local,
 		SourceRanges: []netip.Prefix{netip.PrefixFrom(vip, vip.BitLen())},
 	}
-	for _, p := range []state.Protocol{state.TCP, state.UDP, state.SCTP} {
+	for _, p := range allProtocols {
 		s.Ports = append(s.Ports, state.Port{
 			Protocol: p,
 			Frontends: []state.Frontend{

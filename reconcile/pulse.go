@@ -21,8 +21,6 @@ func (p *pulse) expect(within time.Duration) {
 	p.due.Store(&due)
 }
 
-func (p *pulse) beats(now time.Time) bool { return p.stuck(now) == "" }
-
 // stuck says why a loop doesn't beat, "" if it does. No loop at all isn't stuck.
 func (p *pulse) stuck(now time.Time) string {
 	if p == nil {
@@ -38,4 +36,4 @@ func (p *pulse) stuck(now time.Time) string {
 // said. It isn't alive any more if it hangs: where nothing does, but for a bug of
 // ours or the kernel's, and then only a restart helps. A loop that hasn't begun
 // is alive.
-func (l *Loop) Alive(now time.Time) bool { return l.alive.beats(now) }
+func (l *Loop) Alive(now time.Time) bool { return l.alive.stuck(now) == "" }

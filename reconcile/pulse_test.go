@@ -13,7 +13,7 @@ func TestPulse(t *testing.T) {
 		var p pulse
 		check := func(when string, want bool) {
 			t.Helper()
-			if got := p.beats(time.Now()); got != want {
+			if got := p.stuck(time.Now()) == ""; got != want {
 				t.Errorf("%s: %v", when, got)
 			}
 		}

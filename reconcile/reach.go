@@ -14,10 +14,7 @@ import (
 // refused or dropped.
 func Reach(s *state.Service, p *state.Port, f state.Frontend, node Node) (endpoints []netip.AddrPort, why string) {
 	chosen := choose(p.Endpoints, f.Address.Is6(), node)
-	policy := s.InternalTrafficPolicy
-	if f.Kind.External() {
-		policy = s.ExternalTrafficPolicy
-	}
+	policy := s.TrafficPolicy(f.Kind)
 	switch {
 	case len(chosen.cluster) == 0:
 		return nil, "refused: no endpoint is usable" + declaredText(p.Endpoints, f.Address.Is6())

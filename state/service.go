@@ -125,6 +125,14 @@ const (
 // (internalTrafficPolicy otherwise).
 func (k FrontendKind) External() bool { return k != ClusterIP }
 
+// TrafficPolicy is the one that counts for frontends of a kind.
+func (s *Service) TrafficPolicy(k FrontendKind) TrafficPolicy {
+	if k.External() {
+		return s.ExternalTrafficPolicy
+	}
+	return s.InternalTrafficPolicy
+}
+
 // Frontend is an address and port that clients connect to.
 type Frontend struct {
 	Kind    FrontendKind
