@@ -19,6 +19,7 @@ type Health struct {
 	failure  string
 	drained  bool
 	degraded map[string]string
+	waits    map[Outside]time.Time
 	loop     *pulse // nil before there is one
 }
 
@@ -99,14 +100,15 @@ func (h *Health) Status(now time.Time) HealthStatus {
 	s := h.live(now)
 	s.Drained = h.drained
 	s.Healthy = s.Healthy && h.failure == "" && !h.updated.IsZero()
-	switch {
-	case h.failure != "":
+	if h.failure != "" {
 		s.Degraded = append(s.Degraded, h.failure)
-	case h.updated.IsZero():
-		s.Degraded = append(s.Degraded, "nftables: not programmed yet")
 	}
 	for _, what := range slices.Sorted(maps.Keys(h.degraded)) {
 		s.Degraded = append(s.Degraded, what+": "+h.degraded[what])
+	}
+	h.addSilent(&s, now)
+	if h.failure == "" && h.updated.IsZero() { // after what keeps it from being
+		s.Degraded = append(s.Degraded, "nftables: not programmed yet")
 	}
 	return s
 }

@@ -51,14 +51,21 @@ func (m *healthMetrics) Collect(ch chan<- prometheus.Metric) {
 	flag(m.healthy, s.Healthy)
 	flag(m.drained, s.Drained)
 	flag(m.alive, m.health.Live(now).Healthy)
-	for _, what := range m.health.whats() {
+	for _, what := range m.health.whats(now) {
 		flag(m.degraded, true, what)
 	}
 }
 
 // whats names what is degraded: words of the program, so there are few.
-func (h *Health) whats() []string {
+func (h *Health) whats(now time.Time) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Sorted(maps.Keys(h.degraded))
+	all := maps.Clone(h.degraded)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for whom, why := range h.silent(now) {
+		all[string(whom)] = why
+	}
+	return slices.Sorted(maps.Keys(all))
 }

@@ -118,9 +118,12 @@ func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
 		if err != nil {
 			return nil, err
 		}
-		if cfg.Progress != nil {
-			k.Watch(func(done, total int) { cfg.Progress(f, done, total) })
-		}
+		k.Watch(func(done, total int) {
+			l.Health.Waits(Nftables, time.Now())
+			if cfg.Progress != nil {
+				cfg.Progress(f, done, total)
+			}
+		})
 		t := &table{kernel: k, planner: NewPlanner(f), in: host.Table{Family: host.IPv4, Name: nft.TableName}}
 		if f == nft.IPv6 {
 			t.in.Family = host.IPv6

@@ -32,11 +32,16 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	l.alive.expect(l.timeout + readBackTime)
+	l.Health.Waits(Nftables, time.Now())
+	defer l.Health.Waits(Nftables, time.Time{})
 	began, full := time.Now(), !t.kernel.Known()
 	stats, err := l.program(ctx, t, in)
 	took := time.Since(began)
 	l.Metrics.synced(t.kernel.Family(), outcome{full, stats, took, err})
 	l.sent = l.sent || stats.Transactions > 0
+	if err != nil { // at once: the other family may take as long
+		l.Health.Failed("nftables: " + oneLine(err))
+	}
 	if err != nil || stats.Transactions == 0 {
 		return err
 	}

@@ -196,7 +196,8 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 		return nil, err
 	}
 	registry.MustRegister(newFleetMetrics(a.fleet), newSyncMetrics(c.String("manifests")), a.health.Collector())
-	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log})
+	a.watcher = manifest.NewWatcher(c.String("manifests"), manifest.WatchOptions{Log: log,
+		Waits: func(since time.Time) { a.health.Waits(reconcile.ManifestFiles, since) }})
 	a.source = newSource(c, o, log)
 	a.source.watcher, a.source.health, a.source.fleet = a.watcher, a.health, a.fleet
 	a.source.metrics, a.source.kept = newManifestMetrics(registry, a.watcher), newKeptWatch(registry)

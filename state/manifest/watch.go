@@ -23,11 +23,18 @@ type WatchOptions struct {
 	Poll     time.Duration // 2 s: within this time a change is published without inotify
 	SlowPoll time.Duration // 15 s: and with it, where no event came
 	Inotify  time.Duration // 1 min: after it failed, inotify is tried again
+
+	// Waits is told when the file system is asked, and, with the zero time, when it
+	// has answered: one on a server may not. Nobody.
+	Waits func(since time.Time)
 }
 
 func (o WatchOptions) withDefaults() WatchOptions {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Waits == nil {
+		o.Waits = func(time.Time) {}
 	}
 	o.Quiet = cmp.Or(o.Quiet, 250*time.Millisecond)
 	o.Most = cmp.Or(o.Most, time.Second)
@@ -142,12 +149,22 @@ func (w *Watcher) scan() (err error) {
 	w.watching(func(sp spotter) error {
 		w.draft, err = w.tree.prepare(sp)
 		return err
+	defer w.asking()()
 	})
 	return err
 }
 
 // verify is the second.
-func (w *Watcher) verify() error { return w.tree.verify(w.draft) }
+func (w *Watcher) verify() error {
+	defer w.asking()()
+	return w.tree.verify(w.draft)
+}
+
+// asking tells that the file system is asked, and gives what tells of its answer.
+func (w *Watcher) asking() (answered func()) {
+	w.opts.Waits(time.Now())
+	return func() { w.opts.Waits(time.Time{}) }
+}
 
 // poll looks whether the tree has changed. It renews the watches, too: those
 // of a file system that was unmounted and mounted again are gone without a
@@ -156,6 +173,7 @@ func (w *Watcher) poll() (moved bool) {
 	w.watching(func(sp spotter) error {
 		moved = w.tree.moved(sp)
 		return nil
+	defer w.asking()()
 	})
 	return moved
 }
@@ -165,6 +183,7 @@ func (w *Watcher) publish(noticed time.Time, err error) time.Duration {
 	var snap *Snapshot
 	if err == nil {
 		snap = w.accept(noticed)
+	defer w.asking()()
 		w.remote = remoteFS(w.draft.sight.real)
 	}
 	w.draft = nil
