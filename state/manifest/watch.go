@@ -146,10 +146,10 @@ func (w *Watcher) shut() {
 
 // scan is the first step of a reading.
 func (w *Watcher) scan() (err error) {
+	defer w.asking()()
 	w.watching(func(sp spotter) error {
 		w.draft, err = w.tree.prepare(sp)
 		return err
-	defer w.asking()()
 	})
 	return err
 }
@@ -170,20 +170,20 @@ func (w *Watcher) asking() (answered func()) {
 // of a file system that was unmounted and mounted again are gone without a
 // word.
 func (w *Watcher) poll() (moved bool) {
+	defer w.asking()()
 	w.watching(func(sp spotter) error {
 		moved = w.tree.moved(sp)
 		return nil
-	defer w.asking()()
 	})
 	return moved
 }
 
 // publish is the last step.
 func (w *Watcher) publish(noticed time.Time, err error) time.Duration {
+	defer w.asking()()
 	var snap *Snapshot
 	if err == nil {
 		snap = w.accept(noticed)
-	defer w.asking()()
 		w.remote = remoteFS(w.draft.sight.real)
 	}
 	w.draft = nil
