@@ -97,7 +97,7 @@ func (c Config) Validate() error {
 	if err := checkRef(c.Ref); err != nil {
 		return err
 	}
-	if p := path.Clean("./" + c.Path); c.Path != "" && (!filepath.IsLocal(c.Path) || strings.HasPrefix(p, ".git")) {
+	if top, _, _ := strings.Cut(c.subdir(), "/"); c.Path != "" && (!filepath.IsLocal(c.Path) || top == ".git") {
 		return fmt.Errorf("path %q is no directory of a commit", c.Path)
 	}
 	if !filepath.IsAbs(c.Dest) {

@@ -59,7 +59,7 @@ func newTree(dir string) (*os.Root, error) {
 // writeFiles writes the blobs that git gives in the order of the files. Links
 // come last, so nothing is written through one.
 func writeFiles(root *os.Root, files []entry, blobs *bufio.Reader) error {
-	links := map[string]string{}
+	var links []link
 	for _, e := range files {
 		if err := nextBlob(blobs, e); err != nil {
 			return err
@@ -73,7 +73,7 @@ func writeFiles(root *os.Root, files []entry, blobs *bufio.Reader) error {
 			if err != nil {
 				return err
 			}
-			links[e.path] = string(target)
+			links = append(links, link{e.path, string(target)})
 		} else if err := writeBlob(root, e, data); err != nil {
 			return err
 		}
@@ -133,8 +133,11 @@ func writeBlob(root *os.Root, e entry, data io.Reader) error {
 	return errors.Join(err, f.Chmod(0o644), f.Close())
 }
 
-// badLink is a link that nobody should follow.
-type badLink struct{ name, target string }
+// link is a symbolic link in a tree.
+type link struct{ name, target string }
+
+// badLink is one that nobody should follow.
+type badLink struct{ link }
 
 func (b *badLink) Error() string {
 	return fmt.Sprintf("%q: a link to %q leads out of the tree", b.name, b.target)
@@ -142,18 +145,18 @@ func (b *badLink) Error() string {
 
 // makeLinks makes the links, and follows each once all are there: one alone may
 // look harmless and lead out by way of another.
-func makeLinks(root *os.Root, links map[string]string) error {
-	for name, target := range links {
-		if path.IsAbs(target) || strings.ContainsRune(target, 0) || target == "" {
-			return &badLink{name, target}
+func makeLinks(root *os.Root, links []link) error {
+	for _, l := range links {
+		if path.IsAbs(l.target) || strings.ContainsRune(l.target, 0) || l.target == "" {
+			return &badLink{l}
 		}
-		if err := root.Symlink(target, name); err != nil {
+		if err := root.Symlink(l.target, l.name); err != nil {
 			return err
 		}
 	}
-	for name, target := range links {
-		if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &badLink{name, target}
+	for _, l := range links {
+		if _, err := root.Stat(l.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return &badLink{l}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -196,6 +197,24 @@ func TestBlobsThatDoNotFit(t *testing.T) {
 			t.Errorf("%q: %v", given, err)
 		}
 		root.Close()
+	}
+}
+
+// Of several bad links the first is named, each time: the refusal is compared
+// with the last one.
+func TestFirstBadLink(t *testing.T) {
+	t.Parallel()
+	var links []link
+	for i := range 20 {
+		links = append(links, link{fmt.Sprintf("%c.yaml", 'a'+i), "../x"})
+	}
+	root, err := newTree(filepath.Join(t.TempDir(), "tree"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := makeLinks(root, links); err == nil || err.Error() != `"a.yaml": a link to "../x" leads out of the tree` {
+		t.Error(err)
 	}
 }
 

@@ -49,8 +49,11 @@ func TestParseRemote(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
 	good := Config{Repo: "https://git.example.org/fleet", Ref: "main", Path: "a/b", Dest: "/dest"}
-	if err := good.Validate(); err != nil {
-		t.Error(err)
+	for _, path := range []string{good.Path, "", ".", ".github/manifests", "./.gitops"} {
+		c := good
+		if c.Path = path; c.Validate() != nil {
+			t.Errorf("path %q: %v", path, c.Validate())
+		}
 	}
 	for name, x := range map[string]struct {
 		set  func(c *Config)
@@ -62,6 +65,7 @@ func TestConfigValidate(t *testing.T) {
 		"a glob":         {func(c *Config) { c.Ref = "*" }, "ref"},
 		"a revision":     {func(c *Config) { c.Ref = "main~1" }, "ref"},
 		"up":             {func(c *Config) { c.Path = "../x" }, "path"},
+		"git's own":      {func(c *Config) { c.Path = "./.git/refs" }, "path"},
 		"absolute":       {func(c *Config) { c.Path = "/x" }, "path"},
 		"relative":       {func(c *Config) { c.Dest = "dest" }, "dest"},
 		"nothing to ask": {func(c *Config) { c.Verify.Signers = "/x" }, "ssh or gpg"},
