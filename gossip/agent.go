@@ -90,7 +90,13 @@ const (
 )
 
 // StateFiles names the files that this package writes to the state dir.
-func StateFiles() []string { return []string{incarnationFile, drainsFile, verdictsFile} }
+func StateFiles() []string {
+	var all []string
+	for _, name := range []string{incarnationFile, drainsFile, verdictsFile} {
+		all = append(all, name, name+unfinished)
+	}
+	return all
+}
 
 // restore reads the verdicts of the process before.
 func (a *Agent) restore(now time.Time) (map[state.CheckKey]*state.Judgement, error) {

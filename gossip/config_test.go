@@ -185,8 +185,14 @@ func TestDisk(t *testing.T) {
 	if n, err := d.incarnation(); n != 0 || err != nil {
 		t.Error(n, err)
 	}
+	if err := os.WriteFile(filepath.Join(d.dir, incarnationFile+unfinished), []byte("123456"), 0o600); err != nil {
+		t.Fatal(err) // a process that was killed leaves it
+	}
 	if err := d.saveIncarnation(42); err != nil {
 		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(d.dir); len(left) != 1 || err != nil {
+		t.Error("left over:", left, err)
 	}
 	if n, err := d.incarnation(); n != 42 || err != nil {
 		t.Error(n, err)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -23,6 +22,7 @@ const (
 	maxIncarnationFile = 64
 	drainsFile         = "drains"
 	maxDrainsFile      = maxDrains*(maxPacket+2) + 64
+	unfinished         = ".new" // ends the name of a file that's being written
 )
 
 // readFile reads a file of at most so many bytes. A pipe would never end.
@@ -105,32 +105,31 @@ func (d disk) saveDrains(all drainMap) error {
 	return d.write(drainsFile, append(appendU64(nil, sum64(body)), body...))
 }
 
-// named tells of the file, not of the one beside it that's written first and whose
-// name is another each time: the same trouble has to read the same.
+// named says what is wrong with a file's contents.
 func (d disk) named(name string, err error) error {
-	if number := syscall.Errno(0); errors.As(err, &number) {
-		err = number
-	}
 	return fmt.Errorf("%s: %w", filepath.Join(d.dir, name), err)
 }
 
 // write replaces a file so that it is there as a whole, the old or the new one,
-// whenever the power fails.
+// whenever the power fails. The new one has one name until then, so that whatever
+// ends the process leaves no more than one behind, for the next to write over:
+// one process has the state dir, and writes each file from one place at a time.
 func (d disk) write(name string, data []byte) error {
 	if d.dir == "" {
 		return nil
 	}
-	f, err := os.CreateTemp(d.dir, "."+name+"-*")
+	path := filepath.Join(d.dir, name)
+	f, err := os.OpenFile(path+unfinished, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return d.named(name, err)
+		return err
 	}
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(d.dir, name))
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(d.named(name, err), os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	dir, err := os.Open(d.dir)
 	if err != nil {

@@ -89,7 +89,7 @@ func (all troubles) set(k TroubleKind, err error, now time.Time) bool {
 		delete(all, key)
 		return old != nil
 	}
-	t := &Trouble{Kind: k, Detail: err.Error(), Since: now, Last: now, Count: 1}
+	t := &Trouble{Kind: k, Detail: oneLine(err.Error()), Since: now, Last: now, Count: 1}
 	if old != nil {
 		t.Since, t.Count = old.Since, old.Count+1
 	}
