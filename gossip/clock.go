@@ -66,8 +66,9 @@ func (c *Cluster) noteClocks() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ahead := c.members.ahead(time.Now(), c.cfg.Clock())
+	mid := middle(ahead)
 	for _, name := range slices.Sorted(maps.Keys(ahead)) {
-		off, way := ahead[name]-middle(ahead), "ahead of"
+		off, way := ahead[name]-mid, "ahead of"
 		if off < 0 {
 			off, way = -off, "behind"
 		}
