@@ -31,6 +31,7 @@ type Watcher struct {
 	delay   time.Duration
 	read    func() (Addrs, error)
 	log     *slog.Logger
+	failure string // why the last reading failed; follow's alone
 }
 
 // NewWatcher subscribes, then reads: Latest is true from the beginning, and
@@ -140,9 +141,13 @@ func pause(ctx context.Context, signal <-chan struct{}, delay time.Duration) boo
 func (w *Watcher) refresh() bool {
 	next, err := w.read()
 	if err != nil {
-		w.log.Warn("this host's addresses can't be read; going on with those read before", "error", err)
+		if err.Error() != w.failure { // it's tried every second
+			w.log.Warn("this host's addresses can't be read; going on with those read before", "error", err)
+		}
+		w.failure = err.Error()
 		return false
 	}
+	w.failure = ""
 	if !next.Equal(w.Latest()) {
 		w.latest.Store(&next)
 		poke(w.changed)

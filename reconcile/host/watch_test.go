@@ -1,10 +1,12 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,6 +146,8 @@ func TestFollowKeepsTheLastGoodReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &fakeHost{}
 		w := newWatcher(100*time.Millisecond, h.read)
+		var log bytes.Buffer
+		w.log = slog.New(slog.NewTextHandler(&log, nil))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.follow(ctx)
@@ -152,6 +156,9 @@ func TestFollowKeepsTheLastGoodReading(t *testing.T) {
 		advance(3 * readRetry)
 		if h.count() != 3 || signalled(w.C()) {
 			t.Fatalf("%d readings", h.count())
+		}
+		if n := strings.Count(log.String(), "no memory"); n != 1 {
+			t.Errorf("it's logged %d times", n)
 		}
 		h.renumber("192.0.2.10", nil)
 		advance(readRetry)
