@@ -21,22 +21,7 @@ func (o Own) inside(c Change) bool {
 // that may be.
 type Verdict []Change
 
-// Worst is the gravest that was done to any of our tables: Program, Elements,
-// or 0 for nothing.
-func (v Verdict) Worst() Touched {
-	var worst Touched
-	for _, c := range v {
-		if c.Lost {
-			return Program
-		}
-		for _, touched := range c.Tables {
-			worst |= touched
-		}
-	}
-	return worst.Worst()
-}
-
-// Of is the gravest that was done to one table.
+// Of is the gravest that was done to a table: Program, Elements, or 0 for nothing.
 func (v Verdict) Of(t Table) Touched {
 	var worst Touched
 	for _, c := range v {
@@ -45,7 +30,7 @@ func (v Verdict) Of(t Table) Touched {
 			worst |= Program
 		}
 	}
-	return worst.Worst()
+	return worst.worst()
 }
 
 // Judge says which changes were not our own. It goes by the generations alone,

@@ -53,8 +53,8 @@ const (
 	Deleted
 )
 
-// Worst reduces to the graver kind alone: Program, Elements or nothing.
-func (t Touched) Worst() Touched {
+// worst reduces to the graver kind alone: Program, Elements or nothing.
+func (t Touched) worst() Touched {
 	if t&^Elements != 0 {
 		return Program
 	}
