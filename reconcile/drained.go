@@ -3,7 +3,6 @@ package reconcile
 import (
 	"cmp"
 	"context"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -152,7 +151,7 @@ func (d *drainScope) add(f nft.Family, in *Input, s *state.Service, port *state.
 // filter has the kernel pick out the connections of a single address.
 func (d *drainScope) filter() host.ConnectionFilter {
 	var only netip.Addr
-	for _, e := range slices.Collect(maps.Keys(d.endpoints)) {
+	for e := range d.endpoints {
 		if only.IsValid() && only != e.address.Addr() {
 			return host.ConnectionFilter{}
 		}
