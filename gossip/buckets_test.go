@@ -126,7 +126,7 @@ func someEntries(t *rapid.T, most int) []Entry {
 		if dense {
 			key = state.CheckKey(from + i)
 		}
-		all = append(all, Entry{Key: key, Verdict: state.Down, Failure: state.Failure(i % 11)})
+		all = append(all, Entry{Key: key, Verdict: state.Down, Failure: state.Failure(i % 64)})
 	}
 	return sorted(all)
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
@@ -28,8 +29,9 @@ func (v Verdict) String() string {
 	return "unknown"
 }
 
-// Failure is the class of what an observer saw when a probe failed. It's one
-// byte in gossip, so the numbers stay.
+// Failure is the class of what an observer saw when a probe failed. It's six bits
+// in gossip, so the numbers stay; of one that it doesn't know a release says that it
+// failed.
 type Failure uint8
 
 // The classes of failures.
@@ -38,14 +40,39 @@ const (
 	Refused      Failure = 1 // connection refused or reset
 	TimedOut     Failure = 2
 	Unreachable  Failure = 3 // no route, host or network unreachable
-	BadStatus    Failure = 4 // HTTP status outside 200-399
+	BadStatus    Failure = 4 // an HTTP status that is no success, and none of those below
 	BadTLS       Failure = 5
 	BadProtocol  Failure = 6 // an answer that isn't HTTP, or gRPC
 	NotServing   Failure = 7 // gRPC health: not SERVING
 	ExitCode     Failure = 8 // exec: not 0
 	HomeDead     Failure = 9 // its home host is dead, and it can't be asked
 	OtherFailure Failure = 10
+
+	clientError Failure = 11 // HTTP status 400, and so on to 431
+	serverError Failure = 43 // HTTP status 500, and so on to 511
 )
+
+// StatusFailure is that of an HTTP status that is no success.
+func StatusFailure(status int) Failure {
+	switch {
+	case 400 <= status && status <= 431:
+		return clientError + Failure(status-400)
+	case 500 <= status && status <= 511:
+		return serverError + Failure(status-500)
+	}
+	return BadStatus
+}
+
+// status is the HTTP status that a Failure is of, 0 if it's of none.
+func (f Failure) status() int {
+	switch {
+	case clientError <= f && f < serverError:
+		return 400 + int(f-clientError)
+	case serverError <= f && f <= serverError+11:
+		return 500 + int(f-serverError)
+	}
+	return 0
+}
 
 // String says what was seen.
 func (f Failure) String() string {
@@ -70,6 +97,9 @@ func (f Failure) String() string {
 		return "command failed"
 	case HomeDead:
 		return "its host is dead"
+	}
+	if status := f.status(); status != 0 {
+		return fmt.Sprintf("HTTP status %d", status)
 	}
 	return "failed"
 }

@@ -34,7 +34,7 @@ func TestFleetHTTPProbe(t *testing.T) {
 		site               *site
 		status             int64
 		saw, backend, addr string
-	}{{hangs, 0, "timed out", "b2", "10.20.0.12:8080"}, {errs, http.StatusInternalServerError, "bad HTTP status", "b3", "10.20.0.13:8080"}} {
+	}{{hangs, 0, "timed out", "b2", "10.20.0.12:8080"}, {errs, http.StatusInternalServerError, "HTTP status 500", "b3", "10.20.0.13:8080"}} {
 		until(t, agents, f.addr, true, "")
 		f.site.status.Store(f.status)
 		t.Logf("%q is out on every host after %v", f.saw, until(t, agents, f.addr, false, f.saw))

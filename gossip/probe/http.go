@@ -49,7 +49,7 @@ func (x *executor) http(ctx context.Context, target netip.AddrPort, h *state.HTT
 		return classify(err, state.BadProtocol)
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
-		return failed(state.BadStatus, "HTTP status %s", resp.Status)
+		return failed(state.StatusFailure(resp.StatusCode), "HTTP status %s", resp.Status)
 	}
 	return outcome{}
 }

@@ -65,8 +65,8 @@ func TestHTTP(t *testing.T) {
 				detail string
 			}{
 				{"/healthz", state.NoFailure, ""}, {"healthz", state.NoFailure, ""}, {"//192.0.2.1/healthz", state.NoFailure, ""}, {"http://192.0.2.1/healthz", state.NoFailure, ""},
-				{"/a b%zz\x7f", state.NoFailure, ""}, {"/399", state.NoFailure, ""}, {"/503", state.BadStatus, "503 Service Unavailable"}, {"/on", state.NoFailure, ""},
-				{"/to-503", state.BadStatus, "503"}, {"/elsewhere", state.NoFailure, ""}, {"/loop", state.BadStatus, "10 redirects"}, {"/nowhere", state.BadProtocol, "Location"},
+				{"/a b%zz\x7f", state.NoFailure, ""}, {"/399", state.NoFailure, ""}, {"/503", state.StatusFailure(503), "503 Service Unavailable"}, {"/on", state.NoFailure, ""},
+				{"/to-503", state.StatusFailure(503), "503"}, {"/elsewhere", state.NoFailure, ""}, {"/loop", state.BadStatus, "10 redirects"}, {"/nowhere", state.BadProtocol, "Location"},
 			} {
 				got := try(t, target, state.Probe{HTTP: &state.HTTPProbe{Path: tt.path, TLS: secure}})
 				if got.failure != tt.want || !strings.Contains(got.detail, tt.detail) {
