@@ -77,7 +77,7 @@ func examine(c *cli.Context) error {
 			warnings++
 		}
 	}
-	return verdict(c, "problems", problems, warnings)
+	return verdict(c, "problem", problems, warnings)
 }
 
 // writeFindings writes one line for each finding, and under it, indented, what

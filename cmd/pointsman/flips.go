@@ -156,7 +156,7 @@ func sumFlips(all []flip, reason event.Reason) string {
 		return ""
 	}
 	is := map[event.Reason]string{event.EndpointDown: "down", event.EndpointUp: "up", event.EndpointDrained: "drained", event.EndpointUndrained: "no longer drained"}
-	return fmt.Sprintf("and %d more endpoints are %s, of %d Services: %s", sum, is[reason], len(services), shortList(services))
+	return fmt.Sprintf("and %s %s, of %s: %s", plural(sum, "more endpoint"), is[reason], plural(len(services), "Service"), shortList(services))
 }
 
 // keptText says which endpoints of a Service fail and are served all the same.

@@ -139,8 +139,8 @@ func TestMassFlip(t *testing.T) {
 		t.Fatalf("%d events", len(events))
 	}
 	for i, want := range []string{
-		"and 9949 more endpoints are down, of 995 Services: shop/s0005 (10), shop/s0006 (10), shop/s0007 (10), shop/s0008 (10), shop/s0009 (10), 990 more",
-		"and 1 more endpoints are drained, of 1 Services: shop/s0999 (1)",
+		"and 9949 more endpoints down, of 995 Services: shop/s0005 (10), shop/s0006 (10), shop/s0007 (10), shop/s0008 (10), shop/s0009 (10), 990 more",
+		"and 1 more endpoint drained, of 1 Service: shop/s0999 (1)",
 	} {
 		if got := events[maxFlips+i]; got.Message != want || got.Object != "Node n1" {
 			t.Errorf("%s: %s, not %s", got.Object, got.Message, want)

@@ -93,7 +93,7 @@ func checkPinned(c *cli.Context, dir string, plan *pin.Plan) error {
 		fmt.Fprintf(c.App.Writer, "%s: %s: Required value: pointsman pin would write %s (%s)\n", v.Missing, v.Field, v.Text, v.Service)
 	}
 	if len(plan.Values) > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "%d values are missing in %d files: pointsman pin %s\n", len(plan.Values), len(plan.Files), dir)
+		fmt.Fprintf(c.App.ErrWriter, "%s missing in %s: pointsman pin %s\n", plural(len(plan.Values), "value"), plural(len(plan.Files), "file"), dir)
 	}
 	if len(plan.Values)+len(plan.Refusals) > 0 {
 		return cli.Exit("", exitError)
@@ -119,7 +119,7 @@ func writePinned(c *cli.Context, dir string, plan *pin.Plan) error {
 			fmt.Fprintf(c.App.Writer, "%s: %s: %s (%s)\n", v.Written, v.Field, v.Text, v.Service)
 		}
 	}
-	fmt.Fprintf(c.App.ErrWriter, "%d values were written to %d files\n", values, len(written))
+	fmt.Fprintf(c.App.ErrWriter, "wrote %s to %s\n", plural(values, "value"), plural(len(written), "file"))
 	if len(written) < len(plan.Files) || len(plan.Refusals) > 0 {
 		return cli.Exit("", exitError)
 	}

@@ -171,14 +171,14 @@ func (s *syncer) once(ctx context.Context) error {
 		fmt.Fprintln(s.c.App.ErrWriter, finding)
 	}
 	if p.Errors > 0 {
-		fmt.Fprintf(s.c.App.ErrWriter, "%d errors: the agent keeps the last good versions of these objects\n", p.Errors)
+		fmt.Fprintf(s.c.App.ErrWriter, "%s: the agent keeps the last good versions of these objects\n", plural(p.Errors, "error"))
 		return cli.Exit("", exitWarnings)
 	}
 	return nil
 }
 
 func summary(p gitsync.Published) string {
-	text := fmt.Sprintf("commit %s, %d services", p.Commit, p.Services)
+	text := fmt.Sprintf("commit %s, %s", p.Commit, plural(p.Services, "Service"))
 	if p.Generation > 0 {
 		text += fmt.Sprintf(", generation %d", p.Generation)
 	}

@@ -97,7 +97,7 @@ func (s *source) report(r *manifest.Result) {
 		s.log.Log(context.Background(), level, c.text, "reason", reason, "object", c.about.event(), "file", c.at)
 	}
 	if n := len(fresh) - maxLogged; n > 0 {
-		s.log.Warn(fmt.Sprintf("and %d more manifests have problems; see pointsman get problems", n), "reason", event.ManifestWarning)
+		s.log.Warn("and "+plural(n, "more manifest")+" with problems; see pointsman get problems", "reason", event.ManifestWarning)
 	}
 	s.tellFixed(now)
 	s.reported = now
@@ -116,7 +116,7 @@ func (s *source) tellFixed(now map[complained]*complaint) {
 		s.log.Info(c.String()+" has no errors any more", "reason", event.ManifestFixed, "object", c.event(), "file", c.file)
 	}
 	if n := len(fixed) - maxLogged; n > 0 {
-		s.log.Info(fmt.Sprintf("and %d more manifests have no errors any more", n), "reason", event.ManifestFixed)
+		s.log.Info("and "+plural(n, "more manifest")+" without errors now", "reason", event.ManifestFixed)
 	}
 }
 
@@ -187,11 +187,11 @@ func endpointsText(p change.Pair) string {
 	added, removed := p.Endpoints()
 	switch a, r := len(added), len(removed); {
 	case a > 0 && r > 0:
-		return fmt.Sprintf(" +%d -%d endpoints", a, r)
+		return fmt.Sprintf(" +%d -%s", a, plural(r, "endpoint"))
 	case a > 0:
-		return fmt.Sprintf(" +%d endpoints", a)
+		return " +" + plural(a, "endpoint")
 	case r > 0:
-		return fmt.Sprintf(" -%d endpoints", r)
+		return " -" + plural(r, "endpoint")
 	}
 	return ""
 }
@@ -203,13 +203,13 @@ func (s *source) tellKept(declared, effective []*state.Service) {
 		s.log.Warn(keptText(k), "reason", event.ServedAnyway, "object", "Service "+k.ObjectName.String())
 	}
 	if n := len(began) - maxLogged; n > 0 {
-		s.log.Warn(fmt.Sprintf("and %d more Services are served by endpoints that fail their probes", n), "reason", event.ServedAnyway)
+		s.log.Warn("and "+plural(n, "more Service")+" served by endpoints that fail their probes", "reason", event.ServedAnyway)
 	}
 	for _, name := range ended[:min(len(ended), maxLogged)] {
 		s.log.Info("enough endpoints of "+name+" answer again", "reason", event.EnoughEndpoints, "object", "Service "+name)
 	}
 	if n := len(ended) - maxLogged; n > 0 {
-		s.log.Info(fmt.Sprintf("and enough endpoints of %d more Services", n), "reason", event.EnoughEndpoints)
+		s.log.Info("and enough endpoints of "+plural(n, "more Service"), "reason", event.EnoughEndpoints)
 	}
 	s.health.Degraded("served by endpoints that fail their probes", shortList(s.kept.names()))
 }

@@ -35,7 +35,7 @@ func TestChangeText(t *testing.T) {
 		{
 			[]*state.Service{service("a", "10.0.0.1:80", "10.0.0.2:80"), service("b"), service("c"), service("d", "10.0.0.1:80"), service("e")},
 			[]*state.Service{service("a", "10.0.0.1:80", "10.0.0.3:80"), service("b", "10.0.0.1:80"), service("d"), service("f")},
-			"Services 1 added (shop/f), 2 removed (shop/c, shop/e), 3 changed (shop/a +1 -1 endpoints, shop/b +1 endpoints, shop/d -1 endpoints)",
+			"Services 1 added (shop/f), 2 removed (shop/c, shop/e), 3 changed (shop/a +1 -1 endpoint, shop/b +1 endpoint, shop/d -1 endpoint)",
 		},
 	} {
 		d := change.Compare(c.before, c.after)
@@ -104,7 +104,7 @@ func TestReportIsBounded(t *testing.T) {
 	for i := range 1000 {
 		r.Problems = append(r.Problems, problem(manifest.Error, "a.yaml", fmt.Sprint("s", i), "bad"))
 	}
-	for _, want := range []string{"and 980 more manifests have problems", "and 980 more manifests have no errors any more"} {
+	for _, want := range []string{"and 980 more manifests with problems", "and 980 more manifests without errors now"} {
 		log.Reset()
 		s.report(r)
 		if n := strings.Count(log.String(), "\n"); n != maxLogged+1 || !strings.Contains(log.String(), want) {

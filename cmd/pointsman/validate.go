@@ -62,8 +62,8 @@ func validate(c *cli.Context) error {
 			}
 			all = append(all, p)
 		}
-		fmt.Fprintf(counts, "%s: %d files, %d services, %d endpoints\n",
-			dir, len(snapshot.Files), len(r.Services), endpoints(r.Services))
+		fmt.Fprintf(counts, "%s: %s, %s, %s\n",
+			dir, plural(len(snapshot.Files), "file"), plural(len(r.Services), "Service"), plural(endpoints(r.Services), "endpoint"))
 		if len(r.Services) == 0 && !manifest.HasErrors(r.Problems) {
 			hollow++
 			fmt.Fprintf(counts, "%s: warning: there is no Service, so a host would keep what it serves\n", dir)
@@ -79,7 +79,7 @@ func validate(c *cli.Context) error {
 			errors++
 		}
 	}
-	return verdict(c, "errors", errors, len(all)-errors+hollow)
+	return verdict(c, "error", errors, len(all)-errors+hollow)
 }
 
 // base is the directory that an argument of validate means: the one of a file,
@@ -91,11 +91,11 @@ func base(arg string) string {
 	return arg
 }
 
-// verdict sums up what is bad, by its name, and what is a warning, and gives
+// verdict sums up what is bad, by the name of one, and what is a warning, and gives
 // the exit code.
 func verdict(c *cli.Context, name string, bad, warnings int) error {
 	if bad+warnings > 0 {
-		fmt.Fprintf(c.App.ErrWriter, "%d %s, %d warnings\n", bad, name, warnings)
+		fmt.Fprintf(c.App.ErrWriter, "%s, %s\n", plural(bad, name), plural(warnings, "warning"))
 	}
 	switch {
 	case bad > 0:

@@ -185,6 +185,14 @@ func (s *session) standing(p Published, files []entry) bool {
 
 const maxFindings = 20
 
+// errorsText counts errors, and gives the first.
+func errorsText(errs []string) string {
+	if len(errs) == 1 {
+		return "an error: " + errs[0]
+	}
+	return fmt.Sprintf("%d errors: %s", len(errs), errs[0])
+}
+
 // replace writes the tree, has it judged, and publishes it.
 func (s *session) replace(ctx context.Context, p *Published, files []entry) error {
 	s.cfg.progress("writing %d files", len(files))
@@ -204,7 +212,7 @@ func (s *session) replace(ctx context.Context, p *Published, files []entry) erro
 	case err != nil:
 		return &Refusal{p.Commit, "its manifests can't be read: " + err.Error()}
 	case s.cfg.Strict && len(v.Errors) > 0:
-		return &Refusal{p.Commit, fmt.Sprintf("it has %d errors: %s", len(v.Errors), v.Errors[0])}
+		return &Refusal{p.Commit, "it has " + errorsText(v.Errors)}
 	case v.Services == 0:
 		return &Refusal{p.Commit, "it has no Service that could be served" + firstOf(v.Errors)}
 	}

@@ -208,7 +208,7 @@ func TestSyncPublishesErrorsOfObjects(t *testing.T) {
 	w.mustSync()
 	id := w.commit(files{"shop.yaml": "broken"})
 	w.cfg.Strict = true
-	w.wantRefused(id, "it has 1 errors: shop.yaml:1: broken")
+	w.wantRefused(id, "it has an error: shop.yaml:1: broken")
 	w.cfg.Strict = false
 	p, err := Sync(context.Background(), w.cfg, w.now)
 	if err != nil || p.Errors != 1 || p.Services != 1 || len(p.Findings) != 1 {
