@@ -9,13 +9,17 @@ import (
 
 // interspersed gives a command line with the flags of its command before the
 // arguments: urfave/cli takes a flag that comes later for an argument, and
-// people write them in any order. What follows -- is left alone. Beside --help the
+// people write them in any order, and TYPE/NAME as for kubectl. What follows -- is left alone. Beside --help the
 // arguments go: it would look for a command of their name (drain node --help).
 func interspersed(app *cli.App, args []string) []string {
 	commands, at := app.Commands, 1
 	var command *cli.Command
 	for at < len(args) {
-		i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(args[at]) })
+		i := commandAt(commands, args[at])
+		if kind, name, isPair := strings.Cut(args[at], "/"); i < 0 && isPair && command != nil && commandAt(commands, kind) >= 0 {
+			args = slices.Concat(args[:at], []string{kind, name}, args[at+1:])
+			continue
+		}
 		if i < 0 {
 			break
 		}

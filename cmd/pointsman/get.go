@@ -19,7 +19,7 @@ func getCommand() *cli.Command {
 		Action: func(c *cli.Context) error {
 			all := strings.Join(names(c.Command.Subcommands), ", ")
 			if c.NArg() > 0 {
-				return usage("get: %q is none of %s", c.Args().First(), all)
+				return usage("get: %q is none of %s%s", c.Args().First(), all, meant(c.Args().First(), names(c.Command.Subcommands)))
 			}
 			return usage("get needs to know what: %s", all)
 		},

@@ -33,7 +33,10 @@ const (
 // usage (or, of plan, changes), 3 warnings where they count.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := app(stdout, stderr)
-	err := a.RunContext(ctx, interspersed(a, args))
+	args, err := helped(a, args)
+	if err == nil {
+		err = a.RunContext(ctx, interspersed(a, args))
+	}
 	if err == nil {
 		return 0
 	}
@@ -60,14 +63,11 @@ func app(stdout, stderr io.Writer) *cli.App {
 		UseShortOptionHandling: true,
 		ExitErrHandler:         func(*cli.Context, error) {}, // Main does it
 		OnUsageError:           usageError,
-		CommandNotFound: func(c *cli.Context, name string) {
-			fmt.Fprintf(stderr, "pointsman: no command %q; see pointsman --help\n", name)
-		},
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version"}},
+		Flags:                  []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version"}},
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.NArg() > 0:
-				return usage("no command %q; see pointsman --help", c.Args().First())
+				return noCommand(c.Args().First(), c.Args().First(), c.App.VisibleCommands())
 			case c.Bool("version"):
 				return printVersion(c)
 			}
@@ -90,6 +90,9 @@ func usageError(c *cli.Context, err error, _ bool) error {
 	// The flag package says no more; of our flags only durations can be such values.
 	if strings.HasPrefix(text, "invalid value ") {
 		text = strings.Replace(text, ": parse error", ": not a time such as 30s, 15m or 24h", 1)
+	}
+	if flag, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown && c.Command != nil {
+		text += meant(strings.TrimLeft(flag, "-"), settings(c.Command.Flags))
 	}
 	return usage("%s; see %s --help", text, name)
 }
