@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path"
 	"slices"
 	"strings"
 
@@ -67,7 +66,7 @@ func untar(archive []byte) ([]*manifest.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("git archive: %w", err)
 		}
-		if h.Typeflag != tar.TypeReg || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(h.Name)) {
+		if h.Typeflag != tar.TypeReg || !manifest.IsManifest(h.Name) {
 			continue
 		}
 		data, err := io.ReadAll(r)

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -37,4 +38,11 @@ func wanted(name string) bool {
 		return true
 	}
 	return false
+}
+
+// IsManifest reports whether a file is one that Tree reads, by its path in the
+// manifests directory, with slashes.
+func IsManifest(file string) bool {
+	return !slices.ContainsFunc(strings.Split(path.Dir(file), "/"), func(dir string) bool { return dir != "." && ignored(dir) }) &&
+		wanted(path.Base(file))
 }

@@ -29,6 +29,16 @@ func TestWanted(t *testing.T) {
 	}
 }
 
+func TestIsManifest(t *testing.T) {
+	for file, want := range map[string]bool{
+		"web.yaml": true, "team/a/web.json": true, "README.md": false, ".web.yaml": false, ".github/ci.yaml": false, "a/.b/c.yaml": false, "old.bak/web.yaml": false,
+	} {
+		if got := IsManifest(file); got != want {
+			t.Errorf("IsManifest(%q) = %v", file, got)
+		}
+	}
+}
+
 // A name that is wanted is visible, ends as a manifest does, and is not
 // wanted any more as an editor's or NFS's leftover of it.
 func FuzzWanted(f *testing.F) {
