@@ -35,6 +35,9 @@ func TestHealth(t *testing.T) {
 			}
 		}
 		check(false, time.Time{}, "nftables: not programmed yet")
+		h.Degraded("manifests", "nothing to serve")
+		check(false, time.Time{}, "manifests: nothing to serve", "nftables: not programmed yet")
+		h.Degraded("manifests", "")
 		h.Failed("nftables: no")
 		check(false, time.Time{}, "nftables: no")
 		first := time.Now()

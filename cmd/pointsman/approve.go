@@ -41,11 +41,6 @@ func (c *control) approve(w http.ResponseWriter, r *http.Request) {
 	reply(w, struct{}{})
 }
 
-func (c *control) reload(w http.ResponseWriter, _ *http.Request) {
-	c.source.watcher.Reload()
-	reply(w, struct{}{})
-}
-
 // heldAnswer is a change that is held.
 type heldAnswer struct {
 	From      string     `json:"from"` // the hash of what is served
@@ -125,23 +120,6 @@ func approveCommand() *cli.Command {
 			}
 			q := approveRequest{Name: c.Args().First()}
 			return call(c.Context, c.String("socket"), http.MethodPost, "/v1/approve", q, &struct{}{})
-		},
-	}
-}
-
-func reloadCommand() *cli.Command {
-	return &cli.Command{
-		Name:         "reload",
-		Usage:        "have the agent read the manifests now",
-		Description:  "As SIGHUP does. Changes are noticed by themselves; this is for where they can't be.",
-		Flags:        []cli.Flag{configFlag(), socketFlag()},
-		Before:       loadConfig,
-		OnUsageError: usageError,
-		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
-				return err
-			}
-			return call(c.Context, c.String("socket"), http.MethodPost, "/v1/reload", struct{}{}, &struct{}{})
 		},
 	}
 }

@@ -81,6 +81,7 @@ func TestServiceAlone(t *testing.T) {
 	}
 	s.heard("RELOADING=1\nMONOTONIC_USEC=", 1)
 	s.heard("READY=1", 2)
+	s.reloads()
 	s.unprivileged("10.20.0.11")
 	s.end(syscall.SIGTERM)
 	s.heard("STOPPING=1", 1)
@@ -90,6 +91,25 @@ func TestServiceAlone(t *testing.T) {
 	s.heard("READY=1", 3)
 	if n := s.metric("pointsman_nftables_elements_written_total"); n != 0 {
 		t.Errorf("a restart wrote %v elements", n)
+	}
+}
+
+// reloads checks that a reload waits until the manifests were read, and fails if
+// they can't be.
+func (s *unitService) reloads() {
+	s.t.Helper()
+	there := filepath.Join(s.host.dir, "etc/manifests")
+	if err := os.Rename(there, there+"-away"); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.host.exec(s.unit, "ExecReload", s.env...).Wait(); err == nil {
+		s.t.Error("a reload without a directory is said to have worked")
+	}
+	if err := os.Rename(there+"-away", there); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.host.exec(s.unit, "ExecReload", s.env...).Wait(); err != nil {
+		s.t.Error("reload:", err)
 	}
 }
 

@@ -51,6 +51,9 @@ type WatchStatus struct {
 	Poll     time.Duration // a change is published within this time without an event
 	Watches  int           // directories watched
 	LastRead time.Time     // when the tree was last found whole and still
+
+	LastFailed time.Time // when it could last not be read
+	Failure    error     // why not then
 }
 
 // String is for a log line or a status page.
@@ -218,6 +221,7 @@ func (w *Watcher) set(snap *Snapshot, err error) {
 	was := w.err
 	if snap == nil {
 		snap = w.snap
+		w.status.LastFailed, w.status.Failure = time.Now(), err
 	} else {
 		w.status.LastRead = time.Now()
 	}
@@ -309,7 +313,7 @@ func (w *Watcher) noteStatus(failure error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.status
-	now := WatchStatus{Inotify: w.eyes != nil, Poll: w.promised(), LastRead: was.LastRead}
+	now := WatchStatus{Inotify: w.eyes != nil, Poll: w.promised(), LastRead: was.LastRead, LastFailed: was.LastFailed, Failure: was.Failure}
 	switch {
 	case failure != nil:
 		now.Reason = "inotify: " + failure.Error()
