@@ -127,7 +127,7 @@ func TestDrainOnFullDisk(t *testing.T) {
 	}
 	d := state.Drain{Target: state.DrainTarget{Node: "b"}, Until: time.Now().Add(time.Hour)}
 	first, again := c.Drain(d), c.Drain(d)
-	if first == nil || again == nil || first.Error() != again.Error() || !strings.HasSuffix(first.Error(), "restart of this one: "+dir+"/drains: no such file or directory") {
+	if first == nil || again == nil || first.Error() != again.Error() || !strings.HasSuffix(first.Error(), "restart of this one: open "+dir+"/drains.new: no such file or directory") {
 		t.Errorf("%v, then %v", first, again)
 	}
 	if c.View().Drains[d.Target] == nil {
