@@ -176,7 +176,9 @@ func TestLoopHangingNFT(t *testing.T) {
 	write(t, filepath.Join(dir, "hang"), "")
 	b.desires.set(in)
 	b.start()
-	eventually(t, "degraded", func() bool { return strings.Contains(b.degraded(), "nftables: table ip") })
+	eventually(t, "degraded", func() bool {
+		return strings.HasPrefix(b.degraded(), "nftables: table ip") && strings.Contains(b.degraded(), "it hadn't ended after 500ms")
+	})
 	t.Log(b.degraded())
 	if err := os.Remove(filepath.Join(dir, "hang")); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"pointsman/reconcile/nft"
@@ -36,6 +37,9 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 	defer l.Health.Waits(Nftables, time.Time{})
 	began, full := time.Now(), !t.kernel.Known()
 	stats, err := l.program(ctx, t, in)
+	if err != nil && ctx.Err() == context.DeadlineExceeded { // else it's "signal: killed", and by whom?
+		err = fmt.Errorf("%w: it hadn't ended after %v", err, l.timeout)
+	}
 	took := time.Since(began)
 	l.Metrics.synced(t.kernel.Family(), outcome{full, stats, took, err})
 	l.sent = l.sent || stats.Transactions > 0

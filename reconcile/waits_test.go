@@ -46,7 +46,7 @@ func TestHealthWaits(t *testing.T) {
 			h.Waits(Nftables, time.Now())
 		}
 		time.Sleep(silence)
-		check("nft hangs", 503, "a change waits: nft and the kernel haven't answered since 2000-01-01T00:04:50Z")
+		check("nft hangs", 503, "a change waits: nft and the kernel haven't answered since 2000-01-01T00:09:50Z")
 		h.Waits(Nftables, time.Time{})
 		check("it's back", 200, "")
 		h.Waits(ManifestFiles, time.Now())
@@ -54,7 +54,7 @@ func TestHealthWaits(t *testing.T) {
 		time.Sleep(silence - time.Second)
 		check("a slow disk", 200, "")
 		time.Sleep(time.Hour)
-		check("it hangs", 200, "manifests: the file system has not let them be read since 2000-01-01T00:05:20Z")
+		check("it hangs", 200, "manifests: the file system has not let them be read since 2000-01-01T00:10:50Z")
 		h.Degraded("manifests", "gone")
 		check("and is gone", 200, "gone")
 	})
