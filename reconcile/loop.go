@@ -218,6 +218,9 @@ func (l *Loop) step(ctx context.Context) time.Duration {
 	}
 	began := time.Now()
 	if err := l.sync(ctx, desired); err != nil {
+		if ctx.Err() != nil {
+			return never // the agent ends, which is no failure
+		}
 		return l.failed(err)
 	}
 	l.succeeded(time.Since(began))

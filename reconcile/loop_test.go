@@ -75,6 +75,18 @@ func TestLoopKnowsNothing(t *testing.T) {
 	}
 }
 
+// TestLoopEndsInASync: that the agent ends in the middle of a sync is no failure.
+func TestLoopEndsInASync(t *testing.T) {
+	b := newLoop(t, nil)
+	b.desires.set(loopInput(2, 3))
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	wait := b.loop.step(ctx)
+	if log := b.log.String(); wait != never || b.loop.failures > 0 || !b.loop.pending || strings.Contains(log, "could not be programmed") {
+		t.Errorf("again in %v after %d failures, pending %v:\n%s", wait, b.loop.failures, b.loop.pending, log)
+	}
+}
+
 // TestLoopRepairs: whatever somebody does to our tables, an event tells, and
 // it's repaired, counted and logged (C49).
 func TestLoopRepairs(t *testing.T) {
