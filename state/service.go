@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -92,6 +93,12 @@ type Service struct {
 	PanicThreshold int
 
 	Ports []Port
+}
+
+// ServedBy reports whether a node is one of those that serve it.
+func (s *Service) ServedBy(node string) bool {
+	_, selected := slices.BinarySearch(s.Nodes, node)
+	return s.Nodes == nil || selected
 }
 
 // Port is one port of a Service: the addresses it is reached by, and the

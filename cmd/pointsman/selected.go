@@ -10,10 +10,7 @@ import (
 // other nodes (pointsman/node-selector). To this host those are not there. Their
 // claims stand all the same, for hosts must not differ in who has an address.
 func servedBy(services []*state.Service, node string) []*state.Service {
-	elsewhere := func(s *state.Service) bool {
-		_, here := slices.BinarySearch(s.Nodes, node)
-		return s.Nodes != nil && !here
-	}
+	elsewhere := func(s *state.Service) bool { return !s.ServedBy(node) }
 	if !slices.ContainsFunc(services, elsewhere) {
 		return services
 	}

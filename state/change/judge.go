@@ -65,7 +65,7 @@ func (v *Verdict) Held() bool { return len(v.Reasons) > 0 }
 // wrong hosts takes nothing from the fleet, and everything from a host.
 func Judge(before, after []*state.Service, node string, l Limits) Verdict {
 	fleet := view{before: before, serves: isServed}
-	here := view{before: before, serves: func(s *state.Service) bool { return isServed(s) && selects(s, node) }}
+	here := view{before: before, serves: func(s *state.Service) bool { return isServed(s) && s.ServedBy(node) }}
 	walk(before, after, func(b, a *state.Service) {
 		if b != nil && b != a {
 			fleet.see(b, a)
@@ -114,11 +114,6 @@ func (l Limits) text(name string, loss Loss) string {
 func isServed(s *state.Service) bool {
 	reached := slices.ContainsFunc(s.Ports, func(p state.Port) bool { return len(p.Frontends) > 0 })
 	return reached && (s.Nodes == nil || len(s.Nodes) > 0)
-}
-
-func selects(s *state.Service, node string) bool {
-	_, selected := slices.BinarySearch(s.Nodes, node)
-	return s.Nodes == nil || selected
 }
 
 // view is what is lost of the Services that somebody serves.
