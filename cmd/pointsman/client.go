@@ -63,15 +63,24 @@ func send(socket string, req *http.Request, longer time.Duration) (resp *http.Re
 type poller struct {
 	socket, path string
 	tag          string // of the last answer
+	soon         bool   // that there's an answer at all is news
 }
 
-// pollFor is how long the agent is to wait for something new.
-const pollFor = 25 * time.Second
+// pollFor is how long the agent is to wait for something new, and pollSoon where
+// that it answers is new.
+const (
+	pollFor  = 25 * time.Second
+	pollSoon = 100 * time.Millisecond
+)
 
 // next waits until the answer is another one than the last time, and reads it. It
 // reports whether it is: not to hear anything for a while is no error.
 func (p *poller) next(ctx context.Context, answer any) (fresh bool, err error) {
-	req, err := newRequest(ctx, http.MethodGet, p.path+"&wait="+pollFor.String(), nil)
+	wait := pollFor
+	if p.soon {
+		wait = pollSoon
+	}
+	req, err := newRequest(ctx, http.MethodGet, p.path+"&wait="+wait.String(), nil)
 	if err != nil {
 		return false, err
 	}

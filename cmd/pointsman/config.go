@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"go.yaml.in/yaml/v3"
@@ -20,7 +23,7 @@ func loadConfig(c *cli.Context) error {
 	if path == "" {
 		path, required = defaultConfig, false
 	}
-	text, err := os.ReadFile(path)
+	text, err := readConfig(c.Context, path)
 	if errors.Is(err, fs.ErrNotExist) && !required {
 		return nil
 	}
@@ -28,6 +31,37 @@ func loadConfig(c *cli.Context) error {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	return applyConfig(c, path, text)
+}
+
+// The most bytes of a configuration file, and how long it may take to read: it may
+// be a pipe, such as a shell's <(...), and one that nobody writes to has no end.
+const (
+	maxConfig      = 1 << 20
+	configPatience = 10 * time.Second
+)
+
+func readConfig(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, configPatience, fmt.Errorf("%s: no end of it for %v: is it a pipe that nobody writes to?", path, configPatience))
+	defer cancel()
+	var text []byte
+	read := make(chan error, 1)
+	go func() { // which ends with the process
+		f, err := os.Open(path)
+		if err == nil {
+			text, err = io.ReadAll(io.LimitReader(f, maxConfig+1))
+			_ = f.Close()
+		}
+		read <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case err := <-read:
+		if len(text) > maxConfig {
+			err = fmt.Errorf("%s: more than %d KiB", path, maxConfig>>10)
+		}
+		return text, err
+	}
 }
 
 func applyConfig(c *cli.Context, path string, text []byte) error {

@@ -22,7 +22,7 @@ import (
 // connectionMetricsFlag is of whoever writes or prints rules.
 func connectionMetricsFlag() cli.Flag {
 	f := boolFlag("connection-metrics", "have the kernel count connections per Service port and endpoint; =false turns it off")
-	f.Value = true
+	f.Value, f.DisableDefaultText = true, false
 	return f
 }
 

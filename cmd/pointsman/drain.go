@@ -23,7 +23,8 @@ func drainCommand() *cli.Command {
 		Description: "Endpoints that are drained count as terminating: new connections go to others, as long as\n" +
 			"there are any; open ones go on. Healthcheck ports and, for a node, /healthz answer 503.\n" +
 			"It's known to the whole fleet, survives restarts, and ends by itself (--for) or by\n" +
-			"pointsman undrain on any host. Without a NAME the node is this one.\n\n" +
+			"pointsman undrain on any host. Without a NAME the node is this one. What no manifest names,\n" +
+			"and no host of the fleet is called, is refused, as a slip: --force drains it all the same.\n\n" +
 			"--wait comes back when no connection is left on any host, with exit code 0; or after\n" +
 			"--grace, with exit code 1 and what is left. Connections are counted by the host that gave\n" +
 			"them to the endpoint, so none is counted twice; those that reach it past its Services are\n" +
@@ -36,6 +37,7 @@ func drainCommand() *cli.Command {
 			durationFlag("grace", gossip.DefaultGrace, "the `TIME` that open connections get: UDP flows go elsewhere after it, and --wait gives up"),
 			boolFlag("wait", "wait until no connection is left, or until --grace is over"),
 			stringFlag("reason", "", "a `TEXT` for those who wonder"),
+			boolFlag("force", "also what nothing here is: a host that isn't there yet, or an endpoint that is about to be pushed"),
 			boolFlag("until-boot", "of this node: it ends when the agent runs after the next boot (for a shutdown)"),
 		},
 		Before:       loadConfig,
@@ -45,7 +47,7 @@ func drainCommand() *cli.Command {
 }
 
 func drain(c *cli.Context) error {
-	q := &drainRequest{For: c.Duration("for"), Grace: c.Duration("grace"), Reason: c.String("reason"), UntilBoot: c.Bool("until-boot")}
+	q := &drainRequest{For: c.Duration("for"), Grace: c.Duration("grace"), Reason: c.String("reason"), UntilBoot: c.Bool("until-boot"), Force: c.Bool("force")}
 	if q.For <= 0 {
 		return usage("--for: %v is no time", q.For)
 	}
@@ -60,13 +62,19 @@ func drain(c *cli.Context) error {
 
 func undrainCommand() *cli.Command {
 	return &cli.Command{
-		Name:         "undrain",
-		Usage:        "end a drain, whoever set it",
-		ArgsUsage:    "node [NAME] | endpoint ADDR[:PORT] | service NAMESPACE/NAME",
-		Flags:        []cli.Flag{configFlag(), socketFlag()},
+		Name:      "undrain",
+		Usage:     "end a drain, whoever set it",
+		ArgsUsage: "node [NAME] | endpoint ADDR[:PORT] | service NAMESPACE/NAME",
+		Description: "What isn't drained is no error, so that it may be said twice. A drain that a file in a host's\n" +
+			"maintenance directory asks for is: the file is to be removed, and it's told where. A file that\n" +
+			"asks for it beside a command shows itself within seconds, which is waited for.",
+		Flags: []cli.Flag{configFlag(), socketFlag(),
+			boolFlag("until-boot", "of this node: only what drain --until-boot has set (for the start after a shutdown)")},
 		Before:       loadConfig,
 		OnUsageError: usageError,
-		Action:       func(c *cli.Context) error { return changeDrain(c, "/v1/undrain", &drainRequest{}) },
+		Action: func(c *cli.Context) error {
+			return changeDrain(c, "/v1/undrain", &drainRequest{UntilBoot: c.Bool("until-boot")})
+		},
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"pointsman/gossip"
 	"pointsman/state"
+	"pointsman/state/manifest"
 )
 
 // drainAnswer is a drain in force.
@@ -53,7 +55,8 @@ type drainRequest struct {
 	For       time.Duration `json:"for"`
 	Grace     time.Duration `json:"grace"` // what open connections get
 	Reason    string        `json:"reason"`
-	UntilBoot bool          `json:"untilBoot"` // of this node, until it has booted again
+	UntilBoot bool          `json:"untilBoot"` // of this node, until it has booted again; the end of such a one
+	Force     bool          `json:"force"`     // also what nothing here is
 }
 
 // drainReply is what is to be said of a drain that was accepted.
@@ -67,12 +70,26 @@ func (c *control) drain(w http.ResponseWriter, r *http.Request) {
 		if q.UntilBoot {
 			return "", c.fleet.DrainSelf(d)
 		}
-		return c.unknown(target), c.fleet.Drain(d)
+		if !q.Force && !c.knows(target) {
+			return "", fmt.Errorf("nothing here is %v (%s): pointsman drain --force drains it all the same", target, namers(target))
+		}
+		return "", c.fleet.Drain(d)
 	})
 }
 
+// namers says what there is not.
+func namers(t state.DrainTarget) string {
+	if t.Node != "" {
+		return "no host of the fleet, no Node manifest and no endpoint's nodeName"
+	}
+	return "no manifest names it"
+}
+
 func (c *control) undrain(w http.ResponseWriter, r *http.Request) {
-	c.change(w, r, func(target state.DrainTarget, _ *drainRequest) (string, error) {
+	c.change(w, r, func(target state.DrainTarget, q *drainRequest) (string, error) {
+		if q.UntilBoot {
+			return "", c.fleet.UndrainSelf()
+		}
 		note, d := "", c.fleet.Status().View.Drains[target]
 		if d == nil {
 			note = target.String() + " isn't drained"
@@ -80,25 +97,54 @@ func (c *control) undrain(w http.ResponseWriter, r *http.Request) {
 		if err := c.blames(d); err != nil {
 			return "", err
 		}
-		return note, c.fleet.Undrain(target)
+		if err := c.fleet.Undrain(target); err != nil || d == nil {
+			return note, err
+		}
+		return "", c.blames(c.comesBack(r.Context(), target))
 	})
 }
 
-// unknown says that there is no such thing to drain, as far as is known here:
-// it may be a typing error, or come with the next push.
-func (c *control) unknown(t state.DrainTarget) string {
+// comesBackIn is the time within which a file that drains an endpoint shows itself:
+// its host looks at it every second, and then the fleet has to hear of it.
+const comesBackIn = lookAtFiles + 1500*time.Millisecond
+
+// comesBack gives the drain that a file has set of an endpoint once a command's
+// was ended: nil if none has soon. Which files other hosts have isn't known
+// here, as long as something else drains what they name.
+func (c *control) comesBack(ctx context.Context, t state.DrainTarget) *state.Drain {
+	if !t.Endpoint.IsValid() {
+		return nil // there are files for endpoints alone
+	}
+	ctx, cancel := context.WithTimeout(ctx, comesBackIn)
+	defer cancel()
+	for {
+		news := c.source.news.next()
+		if d := c.fleet.Status().View.Drains[t]; d != nil || !waitFor(ctx, news) {
+			return d
+		}
+	}
+}
+
+// knows reports whether there is such a thing to drain, as far as can be said: a
+// host that is away for a while is known by its manifest, or by endpoints that are
+// said to be on it. While the manifests aren't known yet, everything may be.
+func (c *control) knows(t state.DrainTarget) bool {
 	if t.Node != "" {
 		view := c.fleet.Status().View
 		known := t.Node == c.source.nodeName || slices.Contains(view.Absent, t.Node) ||
 			slices.ContainsFunc(view.Members, func(m gossip.Member) bool { return m.Name == t.Node })
 		if known {
-			return ""
+			return true
 		}
 	}
-	if r := c.source.judged.Load(); r != nil && slices.ContainsFunc(r.Services, func(s *state.Service) bool { return concerns(t, s) }) {
-		return ""
-	}
-	return "nothing here is " + t.String() + " yet; it's drained all the same"
+	judged, f := c.source.judged.Load(), c.source.inForce.Load()
+	return judged == nil || declares(judged, t) || f != nil && declares(f.result, t)
+}
+
+// declares reports whether manifests name what a drain is of.
+func declares(r *manifest.Result, t state.DrainTarget) bool {
+	return slices.ContainsFunc(r.Nodes, func(n manifest.Node) bool { return t.Node != "" && n.Name == t.Node }) ||
+		slices.ContainsFunc(r.Services, func(s *state.Service) bool { return concerns(t, s) })
 }
 
 // concerns reports whether a Service is the target, or has an endpoint that is.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"pointsman/reconcile/lab"
+	"pointsman/state/event"
 )
 
 // waiting is a command that waits for a drain.
@@ -212,7 +213,10 @@ func testMaintenance(t *testing.T, w *world, agents []*daemon) {
 		}
 	}
 	replace(t, file("web"), "")
-	n2.degraded(`"web": not the name of an endpoint`)
+	n2.degraded(`"web" drains nothing (its name is no endpoint: rename it`)
+	if e := n2.happened(event.DrainFileWrong, "web"); !strings.HasPrefix(e.Message, "maintenance files: in "+filepath.Dir(file("web"))+": ") {
+		t.Error(e.Message)
+	}
 	remove("web")
 	n2.end(syscall.SIGKILL)
 	n2.start()
@@ -223,6 +227,12 @@ func testMaintenance(t *testing.T, w *world, agents []*daemon) {
 	replace(t, file("10.20.2.31"), "")
 	n2.start()
 	drains(t, agents, "endpoint 10.20.2.31 by n2")
+	n1.do("drain", "endpoint", "10.20.2.31:8080")
+	replace(t, file("10.20.2.31:8080"), "")
+	if out, err := n1.ctl("undrain", "endpoint", "10.20.2.31:8080"); err == nil || !strings.Contains(out+err.Error(), "10.20.2.31:8080 is drained by a file on n2, which would drain it again: remove 10.20.2.31:8080 there") {
+		t.Errorf("beside a file: %v, %s", err, out)
+	}
+	remove("10.20.2.31:8080")
 	remove("10.20.2.31")
 	drains(t, agents)
 	w.everywhere(row{to: "10.96.0.20:80", by: "b1 b2 b3"})

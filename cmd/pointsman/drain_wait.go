@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pointsman/reconcile"
+	"pointsman/state"
 )
 
 // waiter waits until nothing is left of the connections to what was drained.
@@ -45,7 +46,7 @@ const newsTime = 500 * time.Millisecond
 // upgraded, say) is no reason to give up.
 func (w *waiter) wait(ctx context.Context) error {
 	began := time.Now()
-	bound := time.NewTimer(w.grace + lookEvery) // UDP flows go with the grace, which takes a moment
+	bound := time.NewTimer(w.grace)
 	defer bound.Stop()
 	twice := false
 	for next := newsTime; ; next = lookEvery {
@@ -75,9 +76,16 @@ func (w *waiter) wait(ctx context.Context) error {
 	}
 }
 
-// overdue says what is left at the end.
+// flowsTake is the time after the grace in which UDP flows go elsewhere.
+const flowsTake = 2 * time.Second
+
+// overdue says what is left at the end. UDP flows alone are a moment from being gone.
 func (w *waiter) overdue(ctx context.Context) error {
 	a, err := w.look(ctx)
+	for end := time.Now().Add(flowsTake); err == nil && sumUp(a).areFlows() && time.Now().Before(end) && ctx.Err() == nil; {
+		waitFor(ctx, time.After(newsTime))
+		a, err = w.look(ctx)
+	}
 	if err != nil {
 		return w.end(nil, "it isn't known what is left after %v: %w; %s stays drained", w.grace, err, w.target)
 	}
@@ -137,6 +145,14 @@ func sumUp(a *leftAnswer) *leftSum {
 // done reports whether nothing is left, as far as can be known: nobody knows of
 // dead hosts.
 func (s *leftSum) done() bool { return s.connections == 0 && len(s.late)+len(s.silent) == 0 }
+
+// areFlows reports whether all that is left are flows of UDP, as far as they are
+// listed.
+func (s *leftSum) areFlows() bool {
+	return s.connections > 0 && !slices.ContainsFunc(s.hosts, func(h hostLeft) bool {
+		return len(h.To) == 0 || slices.ContainsFunc(h.To, func(to reconcile.RemainingTo) bool { return to.Protocol != state.UDP })
+	})
+}
 
 // maxShown bounds the hosts and clients that are listed.
 const maxShown = 20

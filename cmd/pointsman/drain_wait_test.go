@@ -44,6 +44,8 @@ func TestWait(t *testing.T) {
 	const grace = time.Minute
 	late, silent, dead, kept := left("n2", 0), hostLeft{Node: "n2", Silent: true}, hostLeft{Node: "n2", Dead: true}, left("n2", 1)
 	late.Drained, kept.Kept = false, true
+	flows := left("n1", 2)
+	flows.To[0].Protocol = "UDP"
 	for name, tt := range map[string]struct {
 		hosts []hostLeft  // at all looks but those that are named
 		at    map[int]any // []hostLeft, an error, or "undrained"
@@ -58,12 +60,15 @@ func TestWait(t *testing.T) {
 		"silent at first":    {hosts: []hostLeft{left("n2", 0)}, at: map[int]any{0: []hostLeft{silent}, 3: []hostLeft{silent}}, took: newsTime + 2*lookEvery, says: []string{"n2: not known"}},
 		"dead":               {hosts: []hostLeft{left("n1", 0), dead}, took: newsTime + lookEvery, says: []string{"no connection is left", "n2: dead, so nothing is known"}},
 		"the agent restarts": {hosts: []hostLeft{left("n1", 0)}, at: map[int]any{1: errors.New("nobody answers")}, took: newsTime + 3*lookEvery},
-		"some are left": {hosts: []hostLeft{left("n1", 3), left("n2", 4)}, took: grace + lookEvery, want: "7 connections are left after 1m0s; endpoint 10.20.0.11:8080 stays drained",
+		"some are left": {hosts: []hostLeft{left("n1", 3), left("n2", 4)}, took: grace, want: "7 connections are left after 1m0s; endpoint 10.20.0.11:8080 stays drained",
 			says: []string{"7 connections are left: 4 on n2, 3 on n1", "4 by way of n2 to 10.20.0.11:8080/TCP from 192.0.2.50", "3 by way of n1"}},
-		"silent to the end": {hosts: []hostLeft{left("n1", 0), silent}, took: grace + lookEvery, want: "no connection is left that is known of after 1m0s; endpoint 10.20.0.11:8080 stays drained", says: []string{"n2: not known"}},
-		"no other choice":   {hosts: []hostLeft{kept}, took: grace + lookEvery, want: "1 connection is left after", says: []string{"n2: new ones still go to what is drained"}},
-		"no agent":          {at: map[int]any{-1: errors.New("nobody answers")}, took: grace + lookEvery, want: "it isn't known what is left after 1m0s: nobody answers; endpoint"},
-		"undrained":         {hosts: []hostLeft{left("n1", 3)}, at: map[int]any{3: "undrained"}, took: newsTime + 3*lookEvery, want: "endpoint 10.20.0.11:8080 was undrained meanwhile; no connection is left"},
+		"flows go a moment later": {hosts: []hostLeft{flows}, at: map[int]any{32: []hostLeft{left("n1", 0)}}, took: grace + 2*newsTime, says: []string{"no connection is left, after 1m0s"}},
+		"flows that stay":         {hosts: []hostLeft{flows}, took: grace + flowsTake, want: "2 connections are left after 1m0s"},
+		"flows, and a connection": {hosts: []hostLeft{flows, left("n2", 1)}, took: grace, want: "3 connections are left after 1m0s"},
+		"silent to the end":       {hosts: []hostLeft{left("n1", 0), silent}, took: grace, want: "no connection is left that is known of after 1m0s; endpoint 10.20.0.11:8080 stays drained", says: []string{"n2: not known"}},
+		"no other choice":         {hosts: []hostLeft{kept}, took: grace, want: "1 connection is left after", says: []string{"n2: new ones still go to what is drained"}},
+		"no agent":                {at: map[int]any{-1: errors.New("nobody answers")}, took: grace, want: "it isn't known what is left after 1m0s: nobody answers; endpoint"},
+		"undrained":               {hosts: []hostLeft{left("n1", 3)}, at: map[int]any{3: "undrained"}, took: newsTime + 3*lookEvery, want: "endpoint 10.20.0.11:8080 was undrained meanwhile; no connection is left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

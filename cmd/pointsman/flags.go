@@ -35,7 +35,7 @@ func listFlag(name, usage string) *cli.StringSliceFlag {
 }
 
 func boolFlag(name, usage string) *cli.BoolFlag {
-	return &cli.BoolFlag{Name: name, EnvVars: env(name), Usage: usage}
+	return &cli.BoolFlag{Name: name, EnvVars: env(name), Usage: usage, DisableDefaultText: true}
 }
 
 func durationFlag(name string, value time.Duration, usage string) *cli.DurationFlag {

@@ -15,9 +15,10 @@ func getServicesCommand() *cli.Command {
 		Description: "Also those that are refused, held, or not for this host: STATUS says so. ENDPOINTS are those that\n" +
 			"are ready, of all; of each port, if they differ. With -o wide there are the policies for traffic\n" +
 			"from inside and outside, affinity, source ranges, the health check port, and where it's declared.\n" +
-			"JSON and YAML are v1 Services as they are served here; they can be read as manifests.",
+			"JSON and YAML are v1 Services as they are served here; they can be read as manifests. One that\n" +
+			"is named is in no List. What a change that is held would do to a Service is in STATUS, too.",
 	}, resource[servicesAnswer, serviceAnswer]{
-		name: "services", path: "/v1/services", objects: true,
+		name: "services", path: "/v1/services", objects: true, named: true,
 		rows: func(a *servicesAnswer) []serviceAnswer { return a.Services },
 		key:  func(s *serviceAnswer) string { return s.Namespace + "/" + s.Name },
 		columns: []column[serviceAnswer]{

@@ -75,13 +75,16 @@ func (m *maintenance) look(now time.Time) {
 	set, ended := maintenanceChanges(files, m.fleet.Status().View.Drains, m.node, now)
 	for _, d := range set {
 		if err := m.fleet.Drain(d); err != nil {
-			wrong = append(wrong, err.Error())
+			wrong = append(wrong, fmt.Sprintf("%v isn't drained: %v", d.Target, err))
 		}
 	}
 	for _, t := range ended {
 		if err := m.fleet.Undrain(t); err != nil {
-			wrong = append(wrong, err.Error())
+			wrong = append(wrong, fmt.Sprintf("%v stays drained: %v", t, err))
 		}
+	}
+	if len(wrong) > 0 {
+		wrong[0] = "in " + m.dir + ": " + wrong[0]
 	}
 	m.tell(shortList(wrong))
 }
@@ -89,7 +92,7 @@ func (m *maintenance) look(now time.Time) {
 // tell makes known what is wrong, once.
 func (m *maintenance) tell(trouble string) {
 	if trouble != "" && trouble != m.trouble {
-		m.log.Warn("maintenance files", "reason", event.DrainFileWrong, "directory", m.dir, "error", trouble)
+		m.log.Warn("maintenance files: "+trouble, "reason", event.DrainFileWrong)
 	}
 	m.trouble = trouble
 	m.health.Degraded("maintenance files", trouble)
@@ -120,7 +123,7 @@ func (m *maintenance) files() (files map[state.DrainTarget]*maintenanceFile, wro
 		case errors.As(err, &unseen): // it may well be there
 			return nil, nil, err
 		case err != nil:
-			wrong = append(wrong, fmt.Sprintf("%q: %v", name, err))
+			wrong = append(wrong, fmt.Sprintf("%q drains nothing (%v)", name, err))
 		case files[target] == nil: // the first of those that mean the same
 			files[target] = read[name]
 		}
@@ -172,7 +175,7 @@ func isLeftover(name string) bool {
 func maintenanceTarget(name string) (state.DrainTarget, error) {
 	e, err := parseEndpoint(name)
 	if err != nil {
-		err = errors.New("not the name of an endpoint: want ADDRESS or ADDRESS:PORT")
+		err = errors.New("its name is no endpoint: rename it to ADDRESS or ADDRESS:PORT, or remove it")
 	}
 	return state.DrainTarget{Endpoint: e}, err
 }
@@ -184,7 +187,7 @@ type maintenanceFile struct {
 	modified time.Time
 }
 
-var errNoFile = errors.New("not a file")
+var errNoFile = errors.New("it is no regular file: put one in its place, or remove it")
 
 // readMaintenance reads a file, unless it's as it was. That its contents can't be
 // read is no reason not to drain: root may have a strict umask.

@@ -98,11 +98,11 @@ func TestMaintenanceFiles(t *testing.T) {
 		os.Symlink("nowhere", filepath.Join(m.dir, "10.20.0.16"))); err != nil {
 		t.Fatal(err)
 	}
-	look("others", "10.20.0.0, "+all, `"10.20.0.13:0": not the name of an endpoint: want ADDRESS or ADDRESS:PORT, "10.20.0.13:99999": not the name`)
+	look("others", "10.20.0.0, "+all, "in "+m.dir+`: "10.20.0.13:0" drains nothing (its name is no endpoint: rename it to ADDRESS or ADDRESS:PORT, or remove it), "10.20.0.13:99999" drains nothing (its name`)
 	for _, name := range []string{"web", "10.20.0.13:0", "10.20.0.13:99999", "10.20.0.256", "fe80::1%eth0", "10.20.0.0"} {
 		os.Remove(filepath.Join(m.dir, name))
 	}
-	look("no files", all, `"10.20.0.14": not a file, "10.20.0.15": not a file`)
+	look("no files", all, `"10.20.0.14" drains nothing (it is no regular file: put one in its place, or remove it), "10.20.0.15" drains nothing (it is no`)
 	write("2001:db8::2", "as well")
 	write("10.20.0.11", "fans")
 	if err := os.RemoveAll(filepath.Join(m.dir, "10.20.0.14")); err != nil {
@@ -131,7 +131,7 @@ func TestMaintenanceFiles(t *testing.T) {
 	write("10.20.0.11", "")
 	fleet.fails = errors.New("too many drains")
 	m.look(now)
-	if d := m.health.Status(now).Degraded; !strings.Contains(strings.Join(d, ""), "too many drains") {
+	if d := m.health.Status(now).Degraded; !strings.Contains(strings.Join(d, ""), "endpoint 10.20.0.11 isn't drained: too many drains") {
 		t.Error(d)
 	}
 }

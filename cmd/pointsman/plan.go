@@ -38,7 +38,8 @@ func planCommand() *cli.Command {
 		ArgsUsage: "DIR | --commit COMMIT",
 		Description: "Compares what the manifests of a directory, or of a commit, would have this host serve with\n" +
 			"what it serves: asks the agent, or reads what that served last. With --against DIR it compares\n" +
-			"two directories, and needs neither root nor an agent. Give it the agent's configuration.\n\n" +
+			"two directories, and needs neither root nor an agent. Give it the agent's configuration. The\n" +
+			"node is the agent's, where one is asked, unless --node-name is given.\n\n" +
 			"It tells Services, endpoints and nftables elements that come and go, what is wrong with the\n" +
 			"manifests, and whether the change would be held (see pointsman approve --help). -o markdown is\n" +
 			"for a pull request. The exit code is 0 if nothing changes, 2 if something does, 1 for an error.",
@@ -164,7 +165,7 @@ func planBasis(c *cli.Context, cfg manifest.Config) (*basis, error) {
 	if dir := c.String("against"); dir != "" {
 		err = b.readDir(dir, cfg)
 	} else {
-		err = b.ask(c.Context, c.String("socket"), cfg)
+		err = b.ask(c, cfg)
 		if errors.Is(err, errNoAgent) {
 			err = b.readState(c, cfg, err)
 		}
@@ -187,6 +188,7 @@ func (b *basis) readDir(dir string, cfg manifest.Config) error {
 // servedAnswer is what the agent serves, in the words of its manifests.
 type servedAnswer struct {
 	pastState
+	Node      string `json:"node"` // an earlier release says nothing
 	Past      past   `json:"past"`
 	Documents string `json:"documents"` // as in the file of the last good versions
 }
@@ -202,13 +204,17 @@ func (c *control) served(q wanted) answer {
 	return answer{write: func(w io.Writer) error {
 		var text bytes.Buffer
 		_, _ = f.result.Documents().WriteTo(&text) // a buffer takes everything
-		return json.NewEncoder(w).Encode(servedAnswer{f.state, f.past, text.String()})
+		return json.NewEncoder(w).Encode(servedAnswer{f.state, c.source.nodeName, f.past, text.String()})
 	}}
 }
 
-func (b *basis) ask(ctx context.Context, socket string, cfg manifest.Config) error {
+func (b *basis) ask(c *cli.Context, cfg manifest.Config) error {
 	var a servedAnswer
-	if err := ask(ctx, socket, "/v1/served", &a); err != nil {
+	err := ask(c.Context, c.String("socket"), "/v1/served", &a)
+	if err == nil {
+		err = b.isOf(c, a.Node)
+	}
+	if err != nil {
 		return err
 	}
 	b.loader = manifest.Resume([]byte(a.Documents), cfg)
@@ -217,6 +223,21 @@ func (b *basis) ask(ctx context.Context, socket string, cfg manifest.Config) err
 		return errors.New("what the agent serves isn't good here: give plan the agent's own configuration (--config)")
 	}
 	return nil
+}
+
+// isOf takes the name of the agent's node for that of the plan, unless another is
+// given, and says so where that may be a surprise.
+func (b *basis) isOf(c *cli.Context, agent string) error {
+	switch {
+	case agent == "" || agent == b.node:
+		return nil
+	case c.IsSet("node-name"):
+		fmt.Fprintf(c.App.ErrWriter, "for %s, compared with what %s serves, whose agent answers here\n", b.node, agent)
+		return nil
+	}
+	fmt.Fprintf(c.App.ErrWriter, "for %s, as the agent's node is called, not for %s (--node-name plans for others)\n", agent, b.node)
+	b.node = agent
+	return c.Set("node-name", agent)
 }
 
 // readState reads what the last process left; missing is why it's needed.

@@ -26,8 +26,9 @@ type resource[A, R any] struct {
 	// news: an answer has only what is new after the one before.
 	news bool
 
-	// objects: as JSON and YAML they are Kubernetes objects.
-	objects bool
+	// objects: as JSON and YAML they are Kubernetes objects; named: which are called
+	// what they are asked for by.
+	objects, named bool
 }
 
 // objectList is a List of Kubernetes objects.
@@ -59,6 +60,7 @@ type view struct {
 	format   string
 	watch    bool
 	headless bool
+	bare     bool // one object, asked for by its name, in no List
 	out, err io.Writer
 }
 
@@ -71,6 +73,9 @@ func viewOf(c *cli.Context) (v view, err error) {
 		return v, err
 	}
 	namespace, name := c.String("namespace"), c.Args().First()
+	if strings.Contains(namespace, "/") {
+		return v, usage("get %s: --namespace: %q is no namespace", c.Command.Name, namespace)
+	}
 	if before, after, found := strings.Cut(name, "/"); found {
 		if namespace != "" && namespace != before {
 			return v, usage("get %s: %s is not in the namespace %s", c.Command.Name, name, namespace)
@@ -91,9 +96,13 @@ func viewOf(c *cli.Context) (v view, err error) {
 // asText reports whether a table is to be shown.
 func (v *view) asText() bool { return v.format == "text" || v.format == "wide" }
 
-// within names the namespace that is asked for, if one is.
+// within names what is asked for, or the namespace, if one is.
 func (v *view) within() string {
-	if n := v.query.Get("namespace"); n != "" {
+	n, name := v.query.Get("namespace"), v.query.Get("name")
+	if name != "" {
+		return " of " + strings.TrimPrefix(n+"/"+name, "/")
+	}
+	if n != "" {
 		return " in the namespace " + n
 	}
 	return ""
@@ -108,6 +117,7 @@ func (r resource[A, R]) action(c *cli.Context) error {
 	}
 	if r.objects && !v.asText() {
 		v.query.Set("form", "objects")
+		v.bare = r.named && v.query.Has("name")
 		return asObjects(r.name, r.path).show(c.Context, v)
 	}
 	return r.show(c.Context, v)
@@ -122,7 +132,7 @@ func (r resource[A, R]) show(ctx context.Context, v view) error {
 		return err
 	}
 	if !v.asText() {
-		return writeAs(v.format, v.out, a)
+		return writeAs(v.format, v.out, v.answered(a))
 	}
 	columns := columnsOf(r.columns, v.format == "wide")
 	var lines [][]string
@@ -141,6 +151,15 @@ func (r resource[A, R]) show(ctx context.Context, v view) error {
 		}
 	}
 	return err
+}
+
+// answered gives what is to be written: an object that is asked for by its name, as
+// kubectl does, where only one namespace has it.
+func (v *view) answered(a any) any {
+	if l, ok := a.(*objectList); ok && v.bare && len(l.Items) == 1 {
+		return l.Items[0]
+	}
+	return a
 }
 
 // writeYAML writes the objects one by one: at once, 100,000 endpoints take 1.5 GiB.

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,6 +51,39 @@ func TestWatchedProblem(t *testing.T) {
 	}
 }
 
+// TestNodePortsThatNothingAnswers: they are told if no family answers; of one family
+// that doesn't, nothing is.
+func TestNodePortsThatNothingAnswers(t *testing.T) {
+	t.Parallel()
+	v4, v6 := netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("2001:db8::11")
+	port := state.Port{Protocol: state.TCP, Endpoints: []state.Endpoint{{Address: addrPort("10.20.0.11:8080"), Ready: true, Serving: true}}}
+	of := func(addresses ...netip.Addr) *state.Service {
+		p := port
+		for _, a := range addresses {
+			p.Frontends = append(p.Frontends, state.Frontend{Kind: state.NodePort, Address: a, Port: 30080})
+		}
+		return &state.Service{Ports: []state.Port{p}}
+	}
+	any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
+	for _, c := range []struct {
+		s    *state.Service
+		on   []netip.Addr
+		want string
+	}{
+		{of(any4), []netip.Addr{v4}, ""},
+		{of(any4), []netip.Addr{v6}, "no address here for NodePort 30080 (IPv4)/TCP"},
+		{of(any4, any6), []netip.Addr{v4}, ""},
+		{of(any4, any6), []netip.Addr{v4, v6}, "no endpoint for NodePort 30080 (IPv6)/TCP"},
+		{of(any6), []netip.Addr{v6}, "no endpoint"},
+		{of(any4, any6), nil, "no address here for NodePort 30080 (IPv4)/TCP, NodePort 30080 (IPv6)/TCP"},
+	} {
+		l := &lookout{nodePorts: c.on, nodePortsKnown: true}
+		if got := strings.Join(l.fares(c.s), "; "); got != c.want {
+			t.Errorf("%v on %s: %q, not %q", c.s.Ports[0].Frontends, c.on, got, c.want)
+		}
+	}
+}
+
 // TestServicesOfTwoMoments: what is served is known a moment before what is declared,
 // or after it; that is no reason to fail.
 func TestServicesOfTwoMoments(t *testing.T) {
@@ -60,4 +98,41 @@ func TestServicesOfTwoMoments(t *testing.T) {
 	if n := len(slices.Collect(l.effective())); n != 0 {
 		t.Errorf("%d objects", n)
 	}
+}
+
+// TestWatchHearsOfTheAgent: that an agent is there again is told when it is, though
+// all be as before.
+func TestWatchHearsOfTheAgent(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	serve := func() *http.Server {
+		listener := must[net.Listener](t)((&net.ListenConfig{}).Listen(t.Context(), "unix", socket))
+		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Header.Get("If-None-Match") == "":
+				w.Header().Set("ETag", `"same"`)
+				reply(w, drainsAnswer{Drains: []drainAnswer{}})
+				return
+			case r.URL.Query().Get("wait") == pollFor.String():
+				<-r.Context().Done()
+			}
+			w.WriteHeader(http.StatusNotModified)
+		})}
+		go func() { _ = srv.Serve(listener) }()
+		t.Cleanup(func() { srv.Close() })
+		return srv
+	}
+	agent := serve()
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, notes, ended := &transcript{}, &transcript{}, make(chan int)
+	go func() {
+		ended <- Main(ctx, []string{"pointsman", "get", "drains", "-w", "--socket", socket, "--config", ""}, out, notes)
+	}()
+	out.until(t, "TARGET")
+	agent.Close()
+	notes.until(t, "trying again")
+	serve()
+	notes.until(t, "the agent answers again")
+	interrupt()
+	<-ended
 }

@@ -32,15 +32,34 @@ func (l *lookout) status(d *manifest.Declaration) string {
 	case isWrong:
 		texts = append(texts, fmt.Sprintf("partly refused (%s)", wrong.Source))
 	}
-	if texts = append(texts, fares(s, l.node)...); len(texts) == 0 {
+	if texts = append(texts, l.fares(s)...); len(texts) == 0 {
 		return "ok"
 	}
 	return strings.Join(texts, ", ")
 }
 
+// awaits says what a held change would do to Services that are in force, if there's
+// one, as seen from a node.
+func (f *inForce) awaits(node string) map[state.ObjectName]string {
+	if f.held == nil {
+		return nil
+	}
+	d, would := change.Compare(servedBy(f.result.Services, node), servedBy(f.held.result.Services, node)), map[state.ObjectName]string{}
+	for _, s := range d.Removed {
+		would[s.ObjectName] = ", would be removed by the held change"
+	}
+	for _, s := range d.Added { // one of other hosts
+		would[s.ObjectName] = ", would be served by the held change"
+	}
+	for _, p := range d.Changed {
+		would[p.After.ObjectName] = ", would be changed by the held change"
+	}
+	return would
+}
+
 // fares says what is out of the ordinary about a Service's endpoints, as seen
-// from a node.
-func fares(s *state.Service, node reconcile.Node) (texts []string) {
+// from this host.
+func (l *lookout) fares(s *state.Service) (texts []string) {
 	var ready, drained, kept bool
 	for i := range s.Ports {
 		for _, e := range s.Ports[i].Endpoints {
@@ -55,20 +74,23 @@ func fares(s *state.Service, node reconcile.Node) (texts []string) {
 	if kept {
 		texts = append(texts, "kept anyway")
 	}
-	return append(texts, nowhere(s, node)...)
+	return append(texts, l.nowhere(s)...)
 }
 
-// nowhere says which frontends of a Service lead nowhere from a node: without a
-// usable endpoint they are refused, and without one of the node's own dropped,
-// where the policy wants that.
-func nowhere(s *state.Service, node reconcile.Node) (texts []string) {
+// nowhere says which frontends of a Service lead nowhere from this host: without a
+// usable endpoint they are refused, and without one of the host's own dropped,
+// where the policy wants that. NodePorts that no address of this host answers on by
+// any of their families are told: by one of two most hosts have none.
+func (l *lookout) nowhere(s *state.Service) (texts []string) {
 	var refused, dropped []string
-	frontends := 0
+	frontends, silent := 0, 0
 	for i := range s.Ports {
 		p := &s.Ports[i]
 		for _, f := range p.Frontends {
 			frontends++
-			switch _, why := reconcile.Reach(s, p, f, node); {
+			switch _, why := reconcile.Reach(s, p, f, l.node); {
+			case l.silent(f):
+				silent++
 			case why == "":
 			case usable(p, f.Address.Is6()):
 				dropped = append(dropped, change.FrontendText(f, p.Protocol))
@@ -86,13 +108,36 @@ func nowhere(s *state.Service, node reconcile.Node) (texts []string) {
 	}{{"no endpoint", refused}, {"no local endpoint", dropped}} {
 		switch len(n.of) {
 		case 0:
-		case frontends:
+		case frontends - silent:
 			texts = append(texts, n.what)
 		default:
 			texts = append(texts, n.what+" for "+shortList(n.of))
 		}
 	}
-	return texts
+	return append(texts, l.unanswered(s)...)
+}
+
+// silent reports whether a frontend is a NodePort of a family by which this host
+// answers on none.
+func (l *lookout) silent(f state.Frontend) bool {
+	return f.Kind == state.NodePort && l.nodePortsKnown && len(ofFamily(l.nodePorts, f.Address.Is6())) == 0
+}
+
+// unanswered says which NodePorts of a Service nothing on this host answers on.
+func (l *lookout) unanswered(s *state.Service) []string {
+	var ports []string
+	for i := range s.Ports {
+		of := slices.DeleteFunc(slices.Clone(s.Ports[i].Frontends), func(f state.Frontend) bool { return f.Kind != state.NodePort })
+		if len(of) > 0 && !slices.ContainsFunc(of, func(f state.Frontend) bool { return !l.silent(f) }) {
+			for _, f := range of {
+				ports = append(ports, change.FrontendText(f, s.Ports[i].Protocol))
+			}
+		}
+	}
+	if ports == nil {
+		return nil
+	}
+	return []string{"no address here for " + shortList(ports)}
 }
 
 // usable reports whether a port has an endpoint of a family that connections may

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,6 +60,10 @@ type lookout struct {
 	here     map[state.ObjectName]*state.Service // by this one, as health leaves it
 	stale    map[state.ObjectName]bool
 	wrong    map[state.ObjectName]manifest.Problem // the first error of each
+	held     map[state.ObjectName]string           // what a held change would do to each
+
+	nodePorts      []netip.Addr // that NodePorts answer on
+	nodePortsKnown bool
 }
 
 func (c *control) look(q wanted) *lookout {
@@ -67,9 +72,11 @@ func (c *control) look(q wanted) *lookout {
 	if d := c.source.latest.Load(); d != nil {
 		l.node.Zone, l.here = d.Zone, byName(d.Services, q)
 	}
+	l.nodePorts, l.nodePortsKnown = c.nodePortAddresses()
 	judged := c.source.judged.Load()
 	if l.inForce != nil {
 		r := l.inForce.result
+		l.held = l.inForce.awaits(l.node.Name)
 		l.declared, l.served = r.Declarations(q.has), byName(r.Services, q)
 		for _, k := range r.Stale {
 			l.stale[k.ObjectName] = l.stale[k.ObjectName] || k.Kind == manifest.KindService
@@ -120,7 +127,7 @@ func (l *lookout) rows() []serviceAnswer {
 	for i := range l.declared {
 		d := &l.declared[i]
 		told[d.ObjectName] = true
-		rows = append(rows, l.row(d, l.status(d)))
+		rows = append(rows, l.row(d, l.status(d)+l.held[d.ObjectName]))
 	}
 	for i := range l.waiting {
 		if d := &l.waiting[i]; !told[d.ObjectName] {

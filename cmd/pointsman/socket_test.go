@@ -115,7 +115,7 @@ func TestControlSocket(t *testing.T) {
 		{fmt.Sprintf("--regid=%d --groups=%s,%d", stranger, strings.Join(many, ","), circle), true},
 	} {
 		sh(t, a.node, as(c.ids)+"status --socket "+a.socket())
-		for _, change := range []string{"drain endpoint 10.20.0.99", "undrain endpoint 10.20.0.99", "reload"} {
+		for _, change := range []string{"drain endpoint 10.20.0.99 --force", "undrain endpoint 10.20.0.99", "reload"} {
 			out, err := a.node.Run(t.Context(), "sh", "-c", as(c.ids)+change+" --socket "+a.socket())
 			if c.may != (err == nil) {
 				t.Errorf("%s: %s: %v\n%s", c.ids, change, err, out)

@@ -117,6 +117,7 @@ type steadyPoller struct {
 }
 
 func (p *steadyPoller) next(ctx context.Context, answer any) (fresh bool, err error) {
+	p.soon = p.lost
 	fresh, err = p.poller.next(ctx, answer)
 	var refused refusal
 	switch {
