@@ -151,6 +151,9 @@ func (a *Agent) Undrain(t state.DrainTarget) error { return a.cluster.Undrain(t)
 // DrainSelf drains this host until it has booted again.
 func (a *Agent) DrainSelf(d state.Drain) error { return a.cluster.DrainSelf(d) }
 
+// UndrainSelf ends a drain of DrainSelf's.
+func (a *Agent) UndrainSelf() error { return a.cluster.UndrainSelf() }
+
 // Ask puts a question to the other members, see Cluster.Ask.
 func (a *Agent) Ask(ctx context.Context, question []byte) (answers map[string][]byte, silent []string) {
 	return a.cluster.Ask(ctx, question)

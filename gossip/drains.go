@@ -260,6 +260,12 @@ func (m drainMap) ofEarlierBoot(node, boot string, now time.Time) (state.DrainTa
 	return t, d != nil && d.active(now) && d.boot != "" && boot != "" && d.boot != boot
 }
 
+// outlastsBoot reports whether a target's drain is none of a shutdown.
+func (m drainMap) outlastsBoot(t state.DrainTarget, now time.Time) bool {
+	d := m[t]
+	return d != nil && d.active(now) && d.boot == ""
+}
+
 // checkDrain says what's wrong with a drain that is asked for.
 func checkDrain(d state.Drain, now time.Time) error {
 	set := 0

@@ -306,6 +306,53 @@ func TestDrainSelfAndReboot(t *testing.T) {
 	})
 }
 
+// An operator's drain of a host outlasts its shutdowns and what ends theirs; a
+// shutdown's can be ended without a boot.
+func TestDrainSelfBesideDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulation{t: t, network: newNetwork()}
+		defer s.stop()
+		dir, here := t.TempDir(), state.DrainTarget{Node: hostName(0)}
+		start := func(boot string) *Cluster { return s.start(0, ClusterConfig{BootID: boot, StateDir: dir}) }
+		is := func(when string, c *Cluster, reason string) {
+			t.Helper()
+			got := ""
+			if d := c.View().Drains[here]; d != nil {
+				got = d.Reason
+			}
+			if got != reason {
+				t.Errorf("%s: drained for %q, want %q", when, got, reason)
+			}
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		hour := func(reason string) state.Drain {
+			return state.Drain{Target: here, Reason: reason, Until: time.Now().Add(time.Hour)}
+		}
+		c := start("one")
+		must(c.DrainSelf(hour("shutdown")))
+		is("shutdown", c, "shutdown")
+		must(c.UndrainSelf())
+		is("the unit starts", c, "")
+		must(c.DrainSelf(hour("shutdown")))
+		must(c.Drain(hour("disks")))
+		is("an operator comes", c, "disks")
+		must(c.DrainSelf(hour("shutdown")))
+		is("another shutdown", c, "disks")
+		s.kill(0)
+		c = start("two")
+		time.Sleep(time.Minute)
+		must(c.UndrainSelf())
+		is("booted", c, "disks")
+		must(c.Undrain(here))
+		is("the operator is done", c, "")
+	})
+}
+
 // What a host said stands until it says something else, whether or not it kept
 // its state dir.
 func TestRestart(t *testing.T) {

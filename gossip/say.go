@@ -79,10 +79,22 @@ func (c *Cluster) SetMeta(m Meta) {
 func (c *Cluster) Drain(d state.Drain) error { return c.drain(d, "") }
 
 // DrainSelf is Drain of this host, for its shutdown: it ends also when the agent
-// runs with another boot id than ClusterConfig's.
+// runs with another boot id than ClusterConfig's. A drain of this host that somebody
+// wants to outlast the boot stays as it is.
 func (c *Cluster) DrainSelf(d state.Drain) error {
 	d.Target = state.DrainTarget{Node: c.cfg.NodeName}
 	return c.drain(d, c.cfg.BootID)
+}
+
+// UndrainSelf ends what DrainSelf has set, and no other drain.
+func (c *Cluster) UndrainSelf() error {
+	t := state.DrainTarget{Node: c.cfg.NodeName}
+	return c.writeDrain(t, func(now time.Time) *drain {
+		if c.store.drains.outlastsBoot(t, now) {
+			return nil
+		}
+		return c.store.drains.undrain(t, c.cfg.NodeName, now)
+	})
 }
 
 func (c *Cluster) drain(d state.Drain, boot string) error {
@@ -93,7 +105,10 @@ func (c *Cluster) drain(d state.Drain, boot string) error {
 	if d.Since.IsZero() {
 		d.Since = now
 	}
-	return c.writeDrain(d.Target, func(time.Time) *drain {
+	return c.writeDrain(d.Target, func(now time.Time) *drain {
+		if boot != "" && c.store.drains.outlastsBoot(d.Target, now) {
+			return nil
+		}
 		reason := d.Reason[:min(len(d.Reason), maxReason)]
 		return c.store.drains.write(drain{target: d.Target, drained: true, reason: reason, boot: boot,
 			since: d.Since.Add(c.skew).Unix(), until: d.Until.Add(c.skew).Unix(), grace: int64(d.Grace / time.Second), file: d.File}, c.cfg.NodeName)

@@ -189,6 +189,10 @@ func TestServiceFleet(t *testing.T) {
 	if gid := info.Sys().(*syscall.Stat_t).Gid; gid != circle {
 		t.Errorf("the socket is the group %d's", gid)
 	}
+	if err := s.host.exec(installedUnit(t, "pointsman-drain.service"), "ExecStart").Wait(); err != nil {
+		t.Error("the drain doesn't end without a boot:", err)
+	}
+	s.healthy()
 }
 
 // shareSocket lets another group change something, as the example says.
