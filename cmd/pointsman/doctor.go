@@ -122,14 +122,14 @@ func configured(c *cli.Context, p *doctor.Patient) (err error) {
 	if p.NodePortFirst, p.NodePortLast, err = portRange(c.String("node-port-range")); err != nil {
 		return err
 	}
-	for flag, to := range map[string]*[]netip.Prefix{
-		"service-cidr": &p.ServiceCIDRs, "local-cidr": &p.LocalCIDRs, "nodeport-addresses": &p.NodePortCIDRs,
-	} {
-		if *to, err = prefixes(c, flag); err != nil {
-			return err
-		}
+	if p.ServiceCIDRs, err = prefixes(c, "service-cidr"); err != nil {
+		return err
 	}
-	return nil
+	if p.LocalCIDRs, err = prefixes(c, "local-cidr"); err != nil {
+		return err
+	}
+	p.NodePortCIDRs, err = prefixes(c, "nodeport-addresses")
+	return err
 }
 
 // judgedManifests reads the manifests. What is wrong with them is validate's
