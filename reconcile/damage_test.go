@@ -176,12 +176,49 @@ func TestKernelRepair(t *testing.T) {
 	}
 }
 
-// TestKernelResync: a full read-back without any suspicion finds everything
-// but a rule that was replaced by another.
+// TestKernelResync: a full read-back without any suspicion finds everything.
 func TestKernelResync(t *testing.T) {
 	for name, commands := range damages {
-		if !strings.HasPrefix(commands, "replace rule") {
-			t.Run(name, func(t *testing.T) { repaired(t, richInput(), commands, false) })
+		t.Run(name, func(t *testing.T) { repaired(t, richInput(), commands, false) })
+	}
+}
+
+// TestKernelRestart: so does an agent that knows what its predecessor wrote, and
+// it writes nothing where nothing is wrong; one that knows nothing, or what was
+// another day's, comes to know with at most one writing.
+func TestKernelRestart(t *testing.T) {
+	in := richInput()
+	first := openKernel(t, nft.IPv4)
+	syncTo(t, first, NewPlanner(nft.IPv4), in)
+	fresh := objects(t, nft.IPv4)
+	restarted := func(expect nft.Prints) (*nft.Kernel, nft.Stats) {
+		k := openKernel(t, nft.IPv4)
+		k.Expect(expect)
+		return k, syncTo(t, k, NewPlanner(nft.IPv4), in)
+	}
+	if _, s := restarted(first.Prints()); s != (nft.Stats{}) {
+		t.Errorf("all is right, and it sent %+v", s)
+	}
+	if k, s := restarted(nil); s != (nft.Stats{}) || !k.Prints().Same(first.Prints()) {
+		t.Errorf("nothing is known, and it sent %+v", s)
+	}
+	damage(t, damages["a rule replaced"])
+	if s := syncTo(t, openKernel(t, nft.IPv4), NewPlanner(nft.IPv4), in); s != (nft.Stats{}) {
+		t.Errorf("nothing tells of it, and it sent %+v", s)
+	}
+	k, s := restarted(first.Prints())
+	if got := strings.Join(k.Replaced(), " "); !s.Rewritten || s.Transactions != 1 || got != "pick-tcp-3" {
+		t.Errorf("sent %+v for %q", s, got)
+	}
+	requireSame(t, objects(t, nft.IPv4), fresh)
+	for i, known := range []nft.Prints{k.Prints(), {"dispatch": 1, "gone": 2}, nil} {
+		k, s := restarted(known)
+		if s.Rewritten != (i == 1) || s.Transactions > 1 {
+			t.Errorf("%d: sent %+v", i, s)
+		}
+		k.Forget(false)
+		if s := syncTo(t, k, NewPlanner(nft.IPv4), in); s != (nft.Stats{}) {
+			t.Errorf("%d: once more, it sent %+v", i, s)
 		}
 	}
 }

@@ -1,9 +1,12 @@
 package reconcile
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"pointsman/reconcile/host"
+	"pointsman/reconcile/nft"
 	"pointsman/state/event"
 )
 
@@ -25,6 +28,14 @@ func (l *Loop) detectDrift() {
 		l.Metrics.drift.Inc()
 		l.Log.Warn("somebody else changed our rules, they are repaired", "reason", event.DriftRepaired, "process", c.Process, "change", c.String())
 	}
+}
+
+// foundDrift tells of rules that were replaced while nobody watched. Who did it
+// isn't known.
+func (l *Loop) foundDrift(f nft.Family, chains []string) {
+	l.Metrics.drift.Inc()
+	l.Log.Warn("somebody else changed our rules, they are repaired", "reason", event.DriftRepaired, "process", "unknown",
+		"change", fmt.Sprintf("table %s pointsman: other rules than were written in chain %s", f, strings.Join(chains, ", ")))
 }
 
 // compareGeneration makes everything be read back if the journal has not come

@@ -118,12 +118,17 @@ func familyOf(a netip.Addr) nft.Family {
 // look asks the kernel. What keeps it from answering is said in the end: the
 // intent is known all the same.
 func (l *Loop) look(program *nft.Table, q nft.Lookup) (found *nft.Found, problem string) {
-	if !slices.ContainsFunc(l.tables, func(t *table) bool { return t.in.Family.String() == string(program.Family) }) {
+	i := slices.IndexFunc(l.tables, func(t *table) bool { return t.in.Family.String() == string(program.Family) })
+	if i < 0 {
 		return nil, fmt.Sprintf("this host's kernel has no family %s", program.Family)
 	}
+	written := l.tables[i].kernel.Prints() // before the kernel: else what is just being written is taken for somebody's
 	found, err := nft.Look(program, q, host.Generation)
 	if err != nil {
 		return nil, err.Error()
+	}
+	for _, name := range written.Replaced(found.Prints) {
+		found.Faults = append(found.Faults, "chain "+name+" has other rules than were written")
 	}
 	return found, ""
 }

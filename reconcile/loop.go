@@ -60,7 +60,15 @@ type Config struct {
 
 	// Conntrack is told of every sync; nil leaves UDP flows as they are.
 	Conntrack *Conntracker
+
+	// Rules are what the chains of each family had when an agent on this host wrote
+	// them last. RulesWritten is told of what they have since; it must not wait.
+	Rules        Rules
+	RulesWritten func(Rules)
 }
+
+// Rules tell the rules of each family's table from others.
+type Rules map[nft.Family]nft.Prints
 
 // Desires is where Desired comes from. Changed carries no data; Latest is nil
 // as long as nothing is known, and then the kernel is left as it is.
@@ -120,6 +128,9 @@ func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
 		}
 		k.Watch(func(done, total int) {
 			l.Health.Waits(Nftables, time.Now())
+			if p := cfg.Rules[f]; p != nil {
+				k.Expect(p)
+			}
 			if cfg.Progress != nil {
 				cfg.Progress(f, done, total)
 			}
@@ -160,6 +171,9 @@ func (l *Loop) Journal() *host.Journal { return l.journal }
 // Latest is what the last sync, successful or not, was to make the kernel equal
 // to; nil before the first. It must not be changed.
 func (l *Loop) Latest() *Input { return l.latest.Load() }
+
+// Addresses are this host's, as the next sync will have them.
+func (l *Loop) Addresses() host.Addrs { return l.addrs.Latest() }
 
 // Run reconciles until ctx ends. It leaves the rules in place.
 func (l *Loop) Run(ctx context.Context) error {

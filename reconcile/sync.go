@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"pointsman/reconcile/nft"
@@ -56,8 +57,12 @@ func (l *Loop) syncTable(ctx context.Context, t *table, in *Input) error {
 
 // program makes a family's table what the input means.
 func (l *Loop) program(ctx context.Context, t *table, in *Input) (nft.Stats, error) {
+	known := t.kernel.Known()
 	if err := t.kernel.Load(ctx); err != nil {
 		return nft.Stats{}, err
+	}
+	if replaced := t.kernel.Replaced(); !known && replaced != nil && !l.drifted { // else it's told already
+		l.foundDrift(t.kernel.Family(), replaced)
 	}
 	want := t.planner.Next(in, t.kernel)
 	ended := l.Conntrack.Syncing(in, want.Family, t.kernel.Going(want))
@@ -66,5 +71,20 @@ func (l *Loop) program(ctx context.Context, t *table, in *Input) (nft.Stats, err
 	for _, s := range t.kernel.Spans() {
 		l.ledger.Wrote(s.Before, s.After)
 	}
+	l.tellRules(t.kernel.Family(), t.kernel.Prints())
 	return stats, err
+}
+
+// tellRules has what the chains have remembered, if it's something new.
+func (l *Loop) tellRules(f nft.Family, p nft.Prints) {
+	if l.RulesWritten == nil || l.Rules[f].Same(p) {
+		return
+	}
+	next := maps.Clone(l.Rules)
+	if next == nil {
+		next = Rules{}
+	}
+	next[f] = p
+	l.Rules = next
+	l.RulesWritten(next)
 }

@@ -19,6 +19,7 @@ type explainAnswer struct {
 	OK         bool   `json:"ok"`
 	Conclusion string `json:"conclusion"`
 	*reconcile.Explanation
+	Host      *hostAnswer     `json:"host,omitempty"`
 	Manifests manifestsAnswer `json:"manifests"`
 }
 
@@ -27,6 +28,7 @@ type explainedEndpoint struct {
 	OK         bool   `json:"ok"`
 	Conclusion string `json:"conclusion"`
 	*reconcile.EndpointExplanation
+	Host      *hostAnswer     `json:"host,omitempty"`
 	Homes     []homeAnswer    `json:"homes,omitempty"`
 	Manifests manifestsAnswer `json:"manifests"`
 }
@@ -82,7 +84,9 @@ func (c *control) explain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	a := explainAnswer{OK: x.OK(), Explanation: x, Conclusion: concluded(x)}
+	a := explainAnswer{Explanation: x, Host: c.onTheWay(wayOf(x, c.isOwn))}
+	a.OK, a.Conclusion = x.OK() && a.Host.passes(), concluded(x)+a.Host.but()
+	a.Host.mark(x.Endpoints)
 	var of []string
 	if x.Frontend != nil {
 		of = []string{x.Frontend.Service}
@@ -109,7 +113,8 @@ func (c *control) explainEndpoint(w http.ResponseWriter, r *http.Request, addres
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	a := explainedEndpoint{OK: x.OK(), EndpointExplanation: x, Conclusion: endpointConcluded(x)}
+	a := explainedEndpoint{EndpointExplanation: x, Host: c.onTheWay(wayTo(x))}
+	a.OK, a.Conclusion = x.OK() && a.Host.passes(), endpointConcluded(x)+a.Host.but()
 	var of []string
 	for _, b := range x.Backs {
 		of = append(of, b.Service)
@@ -122,6 +127,8 @@ func (c *control) explainEndpoint(w http.ResponseWriter, r *http.Request, addres
 	a.Manifests, a.Homes = c.manifestsOn(e.Addr(), of), c.homes(x)
 	reply(w, a)
 }
+
+func (c *control) isOwn(a netip.Addr) bool { return a.IsLoopback() || c.loop.Addresses().Has(a) }
 
 // explainContext is what the loop isn't told.
 func (c *control) explainContext() *reconcile.Context {

@@ -55,6 +55,7 @@ func (p *walk) endpoint(a *explainedEndpoint) {
 		}
 		p.line("home", "%s", text)
 	}
+	p.host(a.Host)
 	p.kernel(&a.Kernel)
 	p.connections(a.Connections)
 	p.manifests(&a.Manifests)

@@ -80,6 +80,7 @@ func (p *walk) explanation(a *explainAnswer) {
 		p.wrapped("affinity", affinityText(a.Affinity, a.From))
 	}
 	p.endpoints(a.Explanation)
+	p.host(a.Host)
 	p.kernel(&a.Kernel)
 	p.connections(a.Connections)
 	p.manifests(&a.Manifests)

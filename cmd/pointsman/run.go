@@ -80,6 +80,7 @@ type agent struct {
 	files   *maintenance
 
 	connections *connections
+	rules       *rulesFile
 }
 
 func run(c *cli.Context) error {
@@ -205,6 +206,7 @@ func newAgent(c *cli.Context, o options, log *slog.Logger) (a *agent, err error)
 	if a.addrs, err = host.NewWatcher(addressesSettle, log); err != nil {
 		return nil, fmt.Errorf("addresses of this host: %w", err)
 	}
+	a.rules = newRulesFile(c.String("state-dir"), log)
 	if err := a.newLoop(o.loop, registry); err != nil {
 		return nil, err
 	}
@@ -242,6 +244,7 @@ func (a *agent) newLoop(cfg reconcile.Config, registry prometheus.Registerer) (e
 	}
 	a.flows = reconcile.NewConntracker(cfg.Resync, a.log, a.health, registry)
 	cfg.Conntrack = a.flows
+	cfg.Rules, cfg.RulesWritten = a.rules.read(), a.rules.written
 	a.loop, err = reconcile.NewLoop(cfg, a.source, a.addrs)
 	return err
 }
@@ -255,7 +258,7 @@ func (a *agent) run(ctx context.Context) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, task := range []func(context.Context) error{
-		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.files.run, a.connections.run,
+		a.watcher.Run, a.source.run, a.addrs.Run, a.loop.Journal().Run, a.loop.Run, a.flows.Run, a.checks.Run, a.files.run, a.connections.run, a.rules.run,
 		a.fleet.Run, reportFleet(a.fleet, a.health, &a.members), notifier.run,
 		func(ctx context.Context) error { return a.reloadOnHangup(ctx, notifier) },
 	} {

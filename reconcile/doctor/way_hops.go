@@ -141,10 +141,28 @@ func (t *traveller) next() []Obstacle {
 		out = append(out, perhaps(t.both, "carrier", Finding{Level: Problem, What: fmt.Sprintf("%s has no carrier, and leads to %s", link, some(down[link])),
 			Means: "Its cable, or what is at the other end, is down: connections that are given to what is behind it hang.", Fix: []string{"ip -d link show dev " + link}})...)
 	}
+	for _, a := range t.astray() {
+		out = append(out, perhaps(t.both, "link-down", Finding{Level: Problem,
+			What:  fmt.Sprintf("%s, whose network %s holds %s, is down", a.Link, a.Connected, some(t.within(a.Connected))),
+			Means: fmt.Sprintf("What is for there goes out by %s instead, which seldom leads there.", t.hops[t.within(a.Connected)[0]].Link.Name),
+			Fix:   []string{fmt.Sprintf("ip link set dev %s up", a.Link)}})...)
+	}
 	for _, n := range slices.SortedFunc(maps.Keys(silent), func(a, b nextHop) int { return a.at.Compare(b.at) }) {
 		out = append(out, perhaps(t.both, "neighbour", n.silent(silent[n]))...)
 	}
 	return out
+}
+
+// astray gives the addresses of links that are down and whose networks endpoints
+// are in that are sent for elsewhere.
+func (t *traveller) astray() []host.Address {
+	return slices.DeleteFunc(slices.Concat(t.p.Addrs.V4.Addresses, t.p.Addrs.V6.Addresses), func(a host.Address) bool {
+		return a.Traits&host.LinkDown == 0 || len(t.within(a.Connected)) == 0
+	})
+}
+
+func (t *traveller) within(network netip.Prefix) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(t.remote), func(a netip.Addr) bool { return !network.Contains(a) })
 }
 
 // silent is about a neighbour that doesn't answer.

@@ -139,6 +139,10 @@ func TestObstacles(t *testing.T) {
 			"perhaps neighbour [outside,this host] 10.20.1.1, the gateway to 10.20.0.12, doesn't answer on eth1 (neighbour incomplete)"},
 		{"no carrier", none, hop("10.20.0.12", func(h *host.Hop) { h.Carrier = false }), "perhaps carrier [outside,this host] eth1 has no carrier, and leads to 10.20.0.12"},
 
+		{"a link that is down", func(p *Patient) {
+			p.Addrs.V4.Addresses = append(p.Addrs.V4.Addresses, host.Address{Addr: addr("10.20.0.1"), Link: "eth2", Connected: prefix("10.20.0.0/24"), Traits: host.LinkDown})
+		}, nothing, "perhaps link-down [outside,this host] eth2, whose network 10.20.0.0/24 holds 10.20.0.11, 10.20.0.12, is down | ip link set dev eth2 up"},
+
 		{"rp_filter", linkSysctl(rpFilter, "br0", "1"), from("192.0.2.50", "eth0"), "note rp-filter [192.0.2.50] the reverse path filter is strict on br0: there what 192.0.2.50 sends is dropped"},
 		{"rp_filter of the client's link", linkSysctl(rpFilter, "eth0", "1"), from("192.0.2.50", "eth0"), ""},
 		{"rp_filter, for anybody", linkSysctl(rpFilter, "br0", "1"), nothing, ""},

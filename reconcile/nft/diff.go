@@ -25,12 +25,14 @@ type heldSet struct {
 	asDefined bool // its type and flags are those of the schema
 }
 
-// heldChain is a chain in the kernel. Rules can't be compared (the kernel
-// gives them back as bytecode), only counted.
+// heldChain is a chain in the kernel. Rules can't be compared with those that are
+// wanted (the kernel gives them back as bytecode), only counted, and compared with
+// what they were: see Print.
 type heldChain struct {
 	hook   *Hook
 	accept bool // a base chain's policy
 	rules  int
+	print  Print
 	idle   bool // no element referred to it before the last transaction
 }
 

@@ -47,6 +47,9 @@ func (f *fakeNFT) Run(ctx context.Context, tx *knftables.Transaction) error {
 	return nil
 }
 
+// prints is the reader's: the Fake has no bytecode.
+func (f *fakeNFT) prints(Family, *Schema) (Prints, error) { return nil, nil }
+
 // read is the reader's.
 func (f *fakeNFT) read(_ Family, schema *Schema) (*held, error) {
 	h := &held{sets: map[string]heldSet{}, chains: map[string]heldChain{}, groups: map[string]*Group{}}

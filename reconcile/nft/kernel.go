@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
@@ -22,6 +23,9 @@ type reader interface {
 
 	// clients lists the elements of a client set.
 	clients(f Family, set *Set) ([]Element, error)
+
+	// prints reads what the chains have.
+	prints(f Family, schema *Schema) (Prints, error)
 }
 
 // Span is the ruleset's generation id before and after a transaction of ours.
@@ -34,6 +38,8 @@ type Stats struct {
 	Elements     int  // added, changed or removed
 	Rewritten    bool // the program was written anew
 	Created      bool // there was no table
+
+	rules bool // chains were written
 }
 
 // Kernel is one family's table in the kernel, as far as it's known. It is not
@@ -52,6 +58,9 @@ type Kernel struct {
 	doubt  bool  // somebody may have changed chains or rules
 	failed int   // Syncs that failed since the last one that didn't
 	spans  []Span
+
+	prints   atomic.Pointer[Prints]
+	replaced []string
 }
 
 // Open gives the family's table. It fails, with a text for the operator, if
@@ -98,6 +107,7 @@ func (k *Kernel) Load(ctx context.Context) error {
 		switch {
 		case err == nil && (calm || attempt == attempts):
 			k.held, k.untidy = h, true
+			k.suspect(h)
 			return nil
 		case err != nil && !errors.Is(err, unix.ENOENT), attempt == attempts, ctx.Err() != nil:
 			return fmt.Errorf("read back table %s %s: %w", k.family, TableName, cmp.Or(err, ctx.Err()))
@@ -159,6 +169,10 @@ func (k *Kernel) Going(want *Table) []string { return k.held.going(want) }
 // it back and sends what is missing.
 func (k *Kernel) Sync(ctx context.Context, want *Table) (Stats, error) {
 	stats, err := k.sync(ctx, want)
+	if stats.rules { // or perhaps not, after an error
+		k.learn()
+		stats.rules = false
+	}
 	if err != nil {
 		k.failed++
 		k.Forget(false)
@@ -198,6 +212,7 @@ func (k *Kernel) apply(ctx context.Context, c *change, want *Table, stats *Stats
 		return nil
 	}
 	stats.Rewritten, stats.Created = stats.Rewritten || c.rewrite, stats.Created || c.create
+	stats.rules = stats.rules || c.rewrite || len(c.fill) > 0
 	w := newWriter(k.nft.NewTransaction(), want)
 	if !c.tidy {
 		if err := k.purge(w, want); err != nil {
@@ -230,7 +245,7 @@ func (k *Kernel) apply(ctx context.Context, c *change, want *Table, stats *Stats
 func (k *Kernel) replace(ctx context.Context, want *Table) (Stats, error) {
 	nothing := &held{}
 	c := diff(nothing, want, false)
-	stats := Stats{Rewritten: true, Elements: want.Elements()}
+	stats := Stats{Rewritten: true, Elements: want.Elements(), rules: true}
 	w := newWriter(k.nft.NewTransaction(), want)
 	w.table()
 	w.tx.Delete(&knftables.Table{})

@@ -44,8 +44,9 @@ type Found struct {
 	// Groups are what was asked for, as far as it's there.
 	Groups map[string]*Group
 
-	// Rules counts the rules of each chain.
-	Rules map[string]int
+	// Rules counts the rules of each chain, and Prints tells them from others.
+	Rules  map[string]int
+	Prints Prints
 
 	// Bindings are where client sets hold the client, by slot.
 	Bindings []Binding
@@ -109,7 +110,7 @@ func look(program *Table, q *Lookup) (*Found, error) {
 		}
 	}
 	f := &Found{Gone: !l.held.exists || l.held.dormant, Faults: l.held.faults(program), Groups: map[string]*Group{},
-		Rules: map[string]int{}, Bindings: l.bindings}
+		Rules: map[string]int{}, Prints: l.held.prints(), Bindings: l.bindings}
 	for id, elements := range l.found {
 		f.Groups[id] = NewGroup(elements)
 	}

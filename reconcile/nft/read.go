@@ -60,8 +60,8 @@ func (h *held) readChains(s *socket, _ *Schema) error {
 	})
 }
 
-// readRules counts the rules of each chain, and finds the program's version in
-// the comment of the marked one.
+// readRules counts the rules of each chain and takes their prints, and finds the
+// program's version in the comment of the marked one.
 func (h *held) readRules(s *socket, schema *Schema) error {
 	return s.get(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, ours(), func(b []byte) {
 		name, comment := decodeRule(b)
@@ -73,6 +73,7 @@ func (h *held) readRules(s *socket, schema *Schema) error {
 			h.program = comment
 		}
 		chain.rules++
+		chain.print = chain.print.and(b)
 		h.chains[name] = chain
 	})
 }
