@@ -85,6 +85,7 @@ install: build
 	install -D -m 644 systemd/modules-load.conf '$(DESTDIR)$(PREFIX)/lib/modules-load.d/pointsman.conf'
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/pointsman' README.md CHANGELOG.md LICENSE
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/pointsman/examples' systemd/examples/*.conf
+	sed -i 's|/usr/local/|$(PREFIX)/|' '$(DESTDIR)$(PREFIX)/share/doc/pointsman/examples/'*.conf
 	install -d -m 755 '$(DESTDIR)/etc/pointsman/manifests'
 	@for file in config.yaml:pointsman/config.yaml pointsman.default:default/pointsman pointsman-sync.default:default/pointsman-sync; do \
 		to='$(DESTDIR)/etc/'$${file#*:}; \
