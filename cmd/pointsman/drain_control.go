@@ -119,7 +119,8 @@ func (c *control) comesBack(ctx context.Context, t state.DrainTarget) *state.Dra
 	defer cancel()
 	for {
 		news := c.source.news.next()
-		if d := c.fleet.Status().View.Drains[t]; d != nil || !waitFor(ctx, news) {
+		d := c.fleet.Status().View.Drains[t]
+		if d != nil && d.File || !waitFor(ctx, news) {
 			return d
 		}
 	}
