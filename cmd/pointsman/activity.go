@@ -47,6 +47,19 @@ func newActivity(c *cli.Context) *activity {
 	}}
 }
 
+// aside has a terminal that waits (after Ctrl-S, or behind a connection that
+// hangs) keep nobody waiting: what it isn't shown in time is lost. It's to be called
+// before anything is said, and what it gives at the end.
+func (a *activity) aside() (flush func()) {
+	if a == nil {
+		return func() {}
+	}
+	to := a.terminal
+	o := newOutbox(func(uint64) { fmt.Fprintln(to, "pointsman:", lostText) })
+	a.terminal = outboxWriter{o, to}
+	return o.flush
+}
+
 // say tells what goes on from now.
 func (a *activity) say(format string, values ...any) {
 	if a == nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -59,6 +61,7 @@ func TestActivity(t *testing.T) {
 		shows("\r\x1b[Ksomething else")
 	})
 	var nobody *activity
+	nobody.aside()()
 	nobody.say("reading")
 	nobody.done()
 	var w bytes.Buffer
@@ -96,8 +99,22 @@ func TestActivityIsForPeople(t *testing.T) {
 	}
 }
 
+// TestProgressIsForTerminals: elsewhere a line isn't written anew.
+func TestProgressIsForTerminals(t *testing.T) {
+	_, slave := openTerminal(t)
+	defer slave.Close()
+	file := must[*os.File](t)(os.Create(filepath.Join(t.TempDir(), "log")))
+	defer file.Close()
+	for to, want := range map[io.Writer]bool{slave: true, file: false, &bytes.Buffer{}: false} {
+		if got := newWaiter("", "", 0, to).out.terminal; got != want {
+			t.Errorf("%T: %v", to, got)
+		}
+	}
+}
+
 // TestActivityOnTerminal: a transaction that takes long is spoken of on a
-// terminal, not in a log, and not for ever.
+// terminal, not in a log, and not for ever. It doesn't wait for a terminal that
+// waits.
 func TestActivityOnTerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -113,9 +130,18 @@ func TestActivityOnTerminal(t *testing.T) {
 	tty := onTerminal(t, run)
 	tty.shows(0, regexp.MustCompile(`\r\x1b\[Kprogramming IPv4: 0 of [1-9]\d* elements`).MatchString)
 	since := len(tty.shown())
+	tty.press("\x13") // Ctrl-S: what is written waits
 	if err := os.WriteFile(goOn, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, func() error {
+		code, h, err := (&daemon{t: t, node: n1}).health()
+		if err == nil && code != http.StatusOK {
+			err = fmt.Errorf("the agent waits for its terminal: %d %+v", code, h)
+		}
+		return err
+	})
+	tty.press("\x11")
 	// The log has lines of its own.
 	tty.shows(since, regexp.MustCompile(`^\r\x1b\[K(.*[\r\n])*time=\S+ level=INFO msg=programmed family=ip .*\r\n`).MatchString)
 }

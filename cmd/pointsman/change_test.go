@@ -45,6 +45,9 @@ func TestC43OneBadManifest(t *testing.T) {
 	if n := n1.metric("pointsman_manifests_stale_objects"); n != 1 {
 		t.Errorf("%v objects are stale, want 1", n)
 	}
+	if n := n1.metric(`pointsman_manifests_problems\{severity="error"\}`); n != 1 {
+		t.Errorf("%v errors, want 1", n)
+	}
 
 	// Neither do a restart or a kill lose what was last good.
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {

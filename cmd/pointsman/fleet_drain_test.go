@@ -62,6 +62,9 @@ func TestFleetDrainEndpoint(t *testing.T) {
 		if !e.Serving || !e.Terminating || !strings.HasSuffix(e.Why, ": disk") {
 			t.Errorf("n2 has %+v", e)
 		}
+		if n := agents[1].metric("pointsman_drains"); n != 1 {
+			t.Errorf("n2 counts %v drains", n)
+		}
 		w.everywhere(row{to: "10.96.0.20:80", by: "b1 b3"})
 		if r := conn.Ask("still", deadline); r.Backend != "b2" {
 			t.Errorf("the open connection: %s", r)

@@ -213,6 +213,35 @@ func (s *site) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(code)
 }
 
+// countedFleet waits until the metrics are those of a fleet that probes two
+// endpoints, three hosts each, one of which is down.
+func countedFleet(t *testing.T, agents []*daemon) {
+	t.Helper()
+	within(t, fleetBound, func() error {
+		checks := 0.0
+		for _, a := range agents {
+			mine := a.metric("pointsman_probe_checks")
+			checks += mine
+			for name, want := range map[string]float64{
+				`pointsman_gossip_members\{state="alive"\}`: float64(len(agents)), `pointsman_gossip_members\{state="dead"\}`: 0,
+				`pointsman_health_checks\{verdict="down"\}`: 1, `pointsman_health_checks\{verdict="up"\}`: 1,
+				"pointsman_gossip_absent_nodes": 0, "pointsman_gossip_isolated": 0, `pointsman_endpoints_by_cause\{cause="seen_down"\}`: 1,
+			} {
+				if n := a.metric(name); n != want {
+					return fmt.Errorf("%s: %s is %v, not %v", a, name, n, want)
+				}
+			}
+			if mine > 0 && a.metric("pointsman_probes_total") == 0 {
+				return fmt.Errorf("%s counts no probes", a)
+			}
+		}
+		if checks != 6 {
+			return fmt.Errorf("%v checks in all", checks)
+		}
+		return nil
+	})
+}
+
 // TestFleetBackendDies: a legacy backend, on no host of the fleet, dies: every
 // host stops sending to it, with the evidence; it comes back.
 func TestFleetBackendDies(t *testing.T) {
@@ -240,6 +269,7 @@ func TestFleetBackendDies(t *testing.T) {
 		return nil
 	})
 	w.everywhere(row{to: "10.96.0.20:80", by: "b1"})
+	countedFleet(t, agents)
 	e := must[endpointAnswer](t)(agents[0].endpoint("10.20.0.12:8080"))
 	if len(e.Votes) != 3 || e.Serving || e.Terminating {
 		t.Errorf("the evidence is %+v", e)

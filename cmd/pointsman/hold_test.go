@@ -71,6 +71,7 @@ func TestC62ChangeHeld(t *testing.T) {
 		t.Errorf("%+v", held)
 	}
 	n1.happened(event.ChangeHeld, "to="+held.To)
+	n1.explains("10.96.1.20:80", "a change is held that would remove Service default/s19")
 	check(t, gone, stays)
 	n1.restart(syscall.SIGKILL)
 	if again := n1.holds(); again.To != held.To || again.From != held.From {

@@ -14,7 +14,12 @@ import (
 // These tests know the agent as its user does: they run the binary, and look at
 // what it prints and at what becomes of packets. They are isolated, so an
 // agent that got onto the wrong host would find an empty one.
-func TestMain(m *testing.M) { lab.Isolated(withBinary{m}) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asStuckAgent) != "" {
+		os.Exit(stuckAgent())
+	}
+	lab.Isolated(withBinary{m})
+}
 
 const race = "halt_on_error=1 atexit_sleep_ms=0"
 

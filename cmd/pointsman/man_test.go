@@ -48,6 +48,8 @@ func TestManPages(t *testing.T) {
 	for option, want := range map[string]string{
 		"pointsman-run":           "\\fB\\-\\-service\\-cidr\\fR \\fICIDR\\fR\na CIDR whose",
 		"pointsman-get-endpoints": "\\fB\\-\\-namespace\\fR, \\fB\\-n\\fR \\fINAMESPACE\\fR\nonly this NAMESPACE [$POINTSMAN_NAMESPACE]\n",
+		"pointsman-doctor":        "\n\\fB3\\fR\nThere are warnings, and \\-\\-strict is given.\n",
+		"pointsman-plan":          "Or: something would change.\n",
 		"pointsman-approve":       "\n.EX\nfrom: HASH\\-OR\\-COMMIT    # that the hosts serve now\n",
 		"pointsman-undrain":       ".SH EXAMPLES\nThis host is back:\n.PP\n.RS 4\n.EX\npointsman undrain node\n.EE\n",
 	} {

@@ -87,6 +87,7 @@ func run(c *cli.Context) error {
 		return err
 	}
 	busy := newActivity(c)
+	defer busy.aside()()
 	defer busy.done()
 	log, flush, err := newLog(c, busy.above(c.App.ErrWriter))
 	if err != nil {
