@@ -168,12 +168,12 @@ func TestJudgeLaws(t *testing.T) {
 				t.Fatal("everything goes and nothing is held")
 			}
 			for _, loss := range []Loss{v.Services, v.Endpoints, v.Frontends} {
-				if loss.Gone > AtLeast && loss.Gone*100 > l.Percent*loss.Before {
+				if loss.Gone > atLeast && loss.Gone*100 > l.Percent*loss.Before {
 					t.Fatalf("%+v is let through", loss)
 				}
 			}
 		}
-		counted := v.Held() || max(v.Services.Gone, v.Endpoints.Gone, v.Frontends.Gone) > AtLeast
+		counted := v.Held() || max(v.Services.Gone, v.Endpoints.Gone, v.Frontends.Gone) > atLeast
 		if counted && (v.Services.Gone > v.Services.Before || v.Endpoints.Gone > v.Endpoints.Before || v.Frontends.Gone > v.Frontends.Before) {
 			t.Fatalf("more goes than there is: %+v", v)
 		}

@@ -9,7 +9,7 @@ import (
 
 // Limits say how much a single change may take away.
 type Limits struct {
-	// Percent of what there is may go (--max-removal), and AtLeast of it in any
+	// Percent of what there is may go (--max-removal), and atLeast of it in any
 	// case: three of the four Services of a small host are an evening's work.
 	Percent int
 
@@ -18,12 +18,12 @@ type Limits struct {
 	AllowEmpty bool
 }
 
-// AtLeast is how many Services, and how many endpoints, may always go.
-const AtLeast = 10
+// atLeast is how many Services, and how many endpoints, may always go.
+const atLeast = 10
 
 // exceeded reports whether more goes than may.
 func (l Limits) exceeded(loss Loss) bool {
-	return loss.Gone > AtLeast && loss.Gone*100 > l.Percent*loss.Before
+	return loss.Gone > atLeast && loss.Gone*100 > l.Percent*loss.Before
 }
 
 // Loss is what a change takes away of one kind of thing.
@@ -161,7 +161,7 @@ func (v *view) count(always bool) {
 }
 
 func (v *view) matters() bool {
-	return max(v.services.Gone, v.endpoints.Gone, v.frontends.Gone) > AtLeast
+	return max(v.services.Gone, v.endpoints.Gone, v.frontends.Gone) > atLeast
 }
 
 // usable counts a Service's endpoints in use. Of one port they are each another

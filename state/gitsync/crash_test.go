@@ -161,7 +161,7 @@ func TestPublishedTreeIsMended(t *testing.T) {
 			b := filepath.Join(tree, "b.yaml")
 			return errors.Join(os.Remove(b), os.WriteFile(b, []byte("web.yaml"), 0o644))
 		},
-		"no record":        func() error { return os.Remove(filepath.Join(tree, RecordFile)) },
+		"no record":        func() error { return os.Remove(filepath.Join(tree, recordFile)) },
 		"the tree is gone": func() error { return os.RemoveAll(tree) },
 		"the link is gone": func() error { return os.Remove(filepath.Join(w.cfg.Dest, "current")) },
 		"another link": func() error {

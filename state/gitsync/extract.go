@@ -174,7 +174,7 @@ func intact(dir string, files []entry) bool {
 			return err
 		}
 		rel, err := filepath.Rel(dir, name)
-		if err != nil || rel == RecordFile {
+		if err != nil || rel == recordFile {
 			return err
 		}
 		info, err := d.Info()

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// GenerationFile is the file at a repository's root that holds its number. It's
+// generationFile is the file at a repository's root that holds its number. It's
 // part of what a signature covers, and it must grow with each commit that is to
 // be published: a commit that was signed long ago stays well signed for ever.
-const GenerationFile = "generation.yaml"
+const generationFile = "generation.yaml"
 
 // maxGenerationFile leaves room for comments.
 const maxGenerationFile = 4 << 10
@@ -47,7 +47,7 @@ func grows(published, next uint64) error {
 	case next > published || published == 0:
 		return nil
 	case next == 0:
-		return fmt.Errorf("%s is gone; the published commit has %d", GenerationFile, published)
+		return fmt.Errorf("%s is gone; the published commit has %d", generationFile, published)
 	}
 	return fmt.Errorf("its generation is %d, and that of the published commit %d: it must grow", next, published)
 }

@@ -75,7 +75,7 @@ func TestAttributesFiltersAndSubmodules(t *testing.T) {
 	w.must(err)
 	w.must(os.WriteFile(config, []byte(string(text)+strings.NewReplacer("TRAP", command, "HOOKS", filepath.Dir(command)).Replace(evil)), 0o644))
 	w.wantCurrent(id)
-	record, err := ReadRecord(filepath.Join(w.cfg.Dest, "current"))
+	record, err := readRecord(filepath.Join(w.cfg.Dest, "current"))
 	if err != nil || len(record.Skipped) != 1 || record.Skipped[0] != "sub" {
 		t.Errorf("%+v, %v", record, err)
 	}

@@ -33,7 +33,7 @@ func (s *session) publish(p Published) error {
 		return err
 	}
 	s.cfg.step("record")
-	if err := writeFile(filepath.Join(s.draft(), RecordFile), append(record, '\n')); err != nil {
+	if err := writeFile(filepath.Join(s.draft(), recordFile), append(record, '\n')); err != nil {
 		return err
 	}
 	if err := syncFilesystem(s.draft()); err != nil {
@@ -130,7 +130,7 @@ func (s *session) prune(current string) error {
 			}
 			continue
 		}
-		p, _ := ReadRecord(filepath.Join(commits, d.Name())) // without one it's the oldest
+		p, _ := readRecord(filepath.Join(commits, d.Name())) // without one it's the oldest
 		p.Commit = d.Name()
 		trees = append(trees, p)
 	}

@@ -17,7 +17,7 @@ func Extract(ctx context.Context, dest, commit, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	published, err := ReadRecord(filepath.Join(dest, CurrentLink))
+	published, err := readRecord(filepath.Join(dest, CurrentLink))
 	if err != nil {
 		return "", fmt.Errorf("nothing is published yet: %w", err)
 	}

@@ -145,13 +145,13 @@ func (s *session) lacks(ctx context.Context, err error) bool { return failed(err
 
 // generation reads the number in a commit, 0 where it has none.
 func (s *session) generation(ctx context.Context, commit string) (uint64, error) {
-	entries, err := s.list(ctx, commit, "--", GenerationFile)
+	entries, err := s.list(ctx, commit, "--", generationFile)
 	if err != nil || len(entries) == 0 {
 		return 0, err
 	}
 	e := entries[0]
-	if e.path != GenerationFile || !e.regular() || e.size > maxGenerationFile {
-		return 0, &Refusal{commit, GenerationFile + " is no small file"}
+	if e.path != generationFile || !e.regular() || e.size > maxGenerationFile {
+		return 0, &Refusal{commit, generationFile + " is no small file"}
 	}
 	text, err := s.git.output(ctx, "cat-file", "blob", e.id)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *session) generation(ctx context.Context, commit string) (uint64, error)
 	}
 	n, err := parseGeneration(string(text))
 	if err != nil {
-		return 0, &Refusal{commit, GenerationFile + ": " + err.Error()}
+		return 0, &Refusal{commit, generationFile + ": " + err.Error()}
 	}
 	return n, nil
 }

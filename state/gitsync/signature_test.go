@@ -55,7 +55,7 @@ func TestSSHSignatures(t *testing.T) {
 	w.signed(ann, files{"web.yaml": "1"})
 	w.mustSync()
 	w.wantCurrent(w.head())
-	record, err := ReadRecord(filepath.Join(w.cfg.Dest, "current"))
+	record, err := readRecord(filepath.Join(w.cfg.Dest, "current"))
 	if err != nil || record.Signer != "ann@example.org" {
 		t.Errorf("%+v, %v", record, err)
 	}
@@ -175,7 +175,7 @@ func TestGPGSignatures(t *testing.T) {
 	id := commit(ann, files{"web.yaml": "3"})
 	w.mustSync()
 	w.wantCurrent(id)
-	record, err := ReadRecord(filepath.Join(w.cfg.Dest, "current"))
+	record, err := readRecord(filepath.Join(w.cfg.Dest, "current"))
 	if err != nil || record.Signer != "Ann <ann@example.org>" {
 		t.Errorf("%+v, %v", record, err)
 	}

@@ -21,9 +21,9 @@ const (
 	repoDir    = "repository.git"
 	lockFile   = "lock"
 
-	// RecordFile is in each published tree. No manifest is looked for in a hidden
+	// recordFile is in each published tree. No manifest is looked for in a hidden
 	// file.
-	RecordFile = ".pointsman-sync.json"
+	recordFile = ".pointsman-sync.json"
 )
 
 // Published is what is known of a published tree. It's inside it, and so
@@ -68,10 +68,10 @@ func ReadStatus(dest string) (Status, error) {
 	return s, err
 }
 
-// ReadRecord gives the record of a published tree, such as DEST/current.
-func ReadRecord(tree string) (Published, error) {
+// readRecord gives the record of a published tree, such as DEST/current.
+func readRecord(tree string) (Published, error) {
 	var p Published
-	err := readJSON(filepath.Join(tree, RecordFile), &p)
+	err := readJSON(filepath.Join(tree, recordFile), &p)
 	return p, err
 }
 
@@ -102,7 +102,7 @@ func lastPublished(dest string, s Status) (*Published, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if p, err := ReadRecord(link); err == nil {
+	if p, err := readRecord(link); err == nil {
 		return &p, nil
 	}
 	return s.Published, nil

@@ -179,7 +179,7 @@ func (s *session) standing(p Published, files []entry) bool {
 		return false
 	}
 	tree := filepath.Join(s.cfg.Dest, target)
-	_, err = ReadRecord(tree)
+	_, err = readRecord(tree)
 	return err == nil && intact(tree, files)
 }
 

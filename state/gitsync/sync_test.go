@@ -41,7 +41,7 @@ func TestSyncIsReadableByAll(t *testing.T) {
 	w.commit(files{"a/b/web.yaml": "web"})
 	w.mustSync()
 	for name, want := range map[string]fs.FileMode{
-		"current/": 0o755, "current/a": 0o755, "current/a/b/web.yaml": 0o644, "current/" + RecordFile: 0o644, "status.json": 0o644,
+		"current/": 0o755, "current/a": 0o755, "current/a/b/web.yaml": 0o644, "current/" + recordFile: 0o644, "status.json": 0o644,
 	} {
 		info, err := os.Stat(filepath.Join(w.cfg.Dest, name))
 		w.must(err)
@@ -64,7 +64,7 @@ func TestSyncKeepsTheLastThree(t *testing.T) {
 		t.Fatalf("kept are %q", kept)
 	}
 	for _, id := range last[3:] {
-		if _, err := ReadRecord(filepath.Join(w.cfg.Dest, "commits", id)); err != nil {
+		if _, err := readRecord(filepath.Join(w.cfg.Dest, "commits", id)); err != nil {
 			t.Error(err)
 		}
 	}

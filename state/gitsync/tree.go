@@ -75,7 +75,7 @@ func (s *session) content(ctx context.Context, commit string) (files []entry, sk
 // ours reports whether a name is not for the tree: the number is told to sync
 // and is no manifest, and the record is written by sync alone.
 func (s *session) ours(name string) bool {
-	return name == RecordFile || name == GenerationFile && s.cfg.subdir() == "."
+	return name == recordFile || name == generationFile && s.cfg.subdir() == "."
 }
 
 // parseList reads what git ls-tree -l -z prints.

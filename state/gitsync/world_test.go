@@ -167,7 +167,7 @@ func read(tb testing.TB, dir string) files {
 			return err
 		case rel == ".git":
 			return fs.SkipDir
-		case d.IsDir() || rel == RecordFile || rel == GenerationFile:
+		case d.IsDir() || rel == recordFile || rel == generationFile:
 			return nil
 		case d.Type() == fs.ModeSymlink:
 			target, err := os.Readlink(name)
@@ -213,7 +213,7 @@ func (w *world) current() string {
 	if got, want := read(w, filepath.Join(w.cfg.Dest, target)), w.trees[id]; !maps.Equal(got, want) {
 		w.Fatalf("commit %s holds %q, and published is %q", id, want, got)
 	}
-	record, err := ReadRecord(link)
+	record, err := readRecord(link)
 	w.must(err)
 	if record.Commit != id {
 		w.Fatalf("the tree of %s says it is %s", id, record.Commit)

@@ -29,8 +29,8 @@ type Approval struct {
 	ID     string // of the file's very contents
 }
 
-// MinCommit is how many digits of a commit name it.
-const MinCommit = 7
+// minCommit is how many digits of a commit name it.
+const minCommit = 7
 
 const (
 	hashDigits    = 16
@@ -44,7 +44,7 @@ func HashText(hash uint64) string { return fmt.Sprintf("%0*x", hashDigits, hash)
 // Names reports whether a text names a state by its hash, or by the commit
 // that it's of.
 func Names(text, hash, commit string) bool {
-	byCommit := len(text) >= MinCommit && len(text) <= len(commit) && commit[:len(text)] == text
+	byCommit := len(text) >= minCommit && len(text) <= len(commit) && commit[:len(text)] == text
 	return text != "" && (text == hash || byCommit)
 }
 
@@ -66,9 +66,9 @@ func readApproval(f *File) (*Approval, error) {
 	switch {
 	case a.From == "" && a.To == "":
 		return nil, errors.New(approvalShape)
-	case a.From != "" && (!IsHex(a.From) || len(a.From) < MinCommit):
+	case a.From != "" && (!isHex(a.From) || len(a.From) < minCommit):
 		return nil, fmt.Errorf("from: %.80q is neither a commit nor a hash", a.From)
-	case a.To != "" && (!IsHex(a.To) || len(a.To) != hashDigits):
+	case a.To != "" && (!isHex(a.To) || len(a.To) != hashDigits):
 		return nil, fmt.Errorf("to: %.80q is not the hash of a state, which has %d digits", a.To, hashDigits)
 	}
 	return a, nil

@@ -57,7 +57,7 @@ func FuzzReadApproval(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if a.From+a.To == "" || !IsHex(a.From+a.To) {
+		if a.From+a.To == "" || !isHex(a.From+a.To) {
 			t.Fatalf("%q approves %+v", text, a)
 		}
 	})

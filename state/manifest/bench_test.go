@@ -76,7 +76,7 @@ func BenchmarkRedecode(b *testing.B) {
 	changed := &File{Path: f.Path, Data: bytes.Replace(f.Data, []byte("node-7"), []byte("node-x"), 1)}
 	b.SetBytes(int64(len(f.Data)))
 	for b.Loop() {
-		Redecode(changed, Config{}, before)
+		redecode(changed, Config{}, before)
 	}
 }
 

@@ -173,7 +173,7 @@ func TestC41MisspeltCase(t *testing.T) {
 func TestC43OneBadDocument(t *testing.T) {
 	before := decodeText(threeServices)
 	text := strings.Replace(threeServices, "spec: {clusterIP: 10.96.0.300", "spec: {{clusterIP: 10.96.0.300", 1)
-	after := Redecode(&File{Path: "m.yaml", Data: []byte(text)}, testConfig(""), before)
+	after := redecode(&File{Path: "m.yaml", Data: []byte(text)}, testConfig(""), before)
 	if got, want := keysOf(after), []string{"1: Service default/a", "!6: Service default/b", "11: Service default/c"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -35,12 +35,12 @@ func (s *sight) commit() string {
 // IsCommit reports whether a text is a commit's name in full: SHA-1, or
 // SHA-256.
 func IsCommit(text string) bool {
-	return (len(text) == 40 || len(text) == 64) && IsHex(text)
+	return (len(text) == 40 || len(text) == 64) && isHex(text)
 }
 
-// IsHex reports whether a text is of digits and letters as git, and we, write
+// isHex reports whether a text is of digits and letters as git, and we, write
 // a hash.
-func IsHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
+func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
 
 // commit gives the commit that HEAD names.
 func (m gitMark) commit() string {

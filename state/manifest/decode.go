@@ -17,21 +17,16 @@ import (
 // A List gives one object for each of its items, and one more for the List
 // only where the List itself is in error.
 func Decode(f *File, cfg Config) []*Object {
-	return Redecode(f, cfg, nil)
+	return DecodeFiles([]*File{f}, cfg, nil)[0]
 }
 
-// Redecode is Decode, but documents whose bytes are those of an earlier
-// decode with the same Config are not decoded again. Their objects are the
-// same pointers, or shallow copies where the document has another file, line
-// or number now.
-func Redecode(f *File, cfg Config, before []*Object) []*Object {
-	return DecodeFiles([]*File{f}, cfg, func(*File) []*Object { return before })[0]
-}
-
-// DecodeFiles decodes many files, document by document in parallel. before
-// gives the objects that an earlier decode made of a file (of the same path,
-// usually), to be used again as Redecode does; it may be nil. The result has
-// one entry for each file.
+// DecodeFiles decodes many files, document by document in parallel. The result
+// has one entry for each file.
+//
+// before gives the objects that an earlier decode with the same Config made of a
+// file (of the same path, usually); it may be nil. Documents whose bytes are
+// those of one of its objects are not decoded again: they are the same pointers,
+// or shallow copies where the document has another file, line or number now.
 func DecodeFiles(files []*File, cfg Config, before func(*File) []*Object) [][]*Object {
 	var jobs []func()
 	results := make([][][]*Object, len(files))

@@ -242,13 +242,18 @@ metadata: {name: c}
 spec: {clusterIP: 10.96.0.3, ports: [{port: 80}]}
 `
 
+// redecode decodes a file of which an earlier decode made some objects.
+func redecode(f *File, cfg Config, before []*Object) []*Object {
+	return DecodeFiles([]*File{f}, cfg, func(*File) []*Object { return before })[0]
+}
+
 // A change decodes only the documents whose bytes changed: the others keep
 // their pointers, or their content where they moved.
 func TestRedecode(t *testing.T) {
 	cfg := testConfig("")
 	before := decodeText(threeServices)
 	redecode := func(path, text string) []*Object {
-		return Redecode(&File{Path: path, Data: []byte(text)}, cfg, before)
+		return redecode(&File{Path: path, Data: []byte(text)}, cfg, before)
 	}
 	t.Run("nothing changed", func(t *testing.T) {
 		if after := redecode("m.yaml", threeServices); !slices.Equal(after, before) {
@@ -297,7 +302,7 @@ func TestRedecodeList(t *testing.T) {
 		"- {apiVersion: v1, kind: Node, metadata: {name: n1}, status: {addresses: [{type: InternalIP, address: 10.0.0.1}]}}\n" +
 		"- {apiVersion: v1, kind: Node, metadata: {name: n2}, status: {addresses: [{type: InternalIP, address: 10.0.0.x}]}}\n"
 	before := decodeText(text + "---\n" + threeServices)
-	after := Redecode(&File{Path: "m.yaml", Data: []byte("# c\n" + text + "---\n" + threeServices)}, testConfig(""), before)
+	after := redecode(&File{Path: "m.yaml", Data: []byte("# c\n" + text + "---\n" + threeServices)}, testConfig(""), before)
 	if got, want := keysOf(after), []string{
 		"5: Node n1", "!6: Node n2", "8: Service default/a", "!13: Service default/b", "18: Service default/c",
 	}; !slices.Equal(got, want) {

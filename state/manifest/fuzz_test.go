@@ -28,7 +28,7 @@ func FuzzDecode(f *testing.F) {
 		for _, o := range objects {
 			checkObject(t, o)
 		}
-		for i, o := range Redecode(file, cfg, objects) {
+		for i, o := range redecode(file, cfg, objects) {
 			if o != objects[i] && strings.Count(string(data), string(o.doc.text)) < 2 {
 				t.Errorf("object %d was decoded again", i)
 			}

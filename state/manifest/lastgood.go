@@ -35,7 +35,7 @@ func (g *lastGoodStore) restore(l *Loader) {
 	if g.read {
 		return
 	}
-	objects, problems := ReadLastGood(g.file, l.cfg)
+	objects, problems := readLastGood(g.file, l.cfg)
 	g.begin(l, objects, problems)
 }
 
@@ -186,11 +186,11 @@ func ReplaceFile(path string, write func(*os.File) error) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// ReadLastGood gives the objects of a file that WriteFile wrote. A file that
+// readLastGood gives the objects of a file that WriteFile wrote. A file that
 // isn't there has none. One that is damaged has none either, and a document
 // that isn't good any more (for a newer version's rules) is left out: both are
 // told as problems.
-func ReadLastGood(path string, cfg Config) ([]*Object, []Problem) {
+func readLastGood(path string, cfg Config) ([]*Object, []Problem) {
 	data, err := os.ReadFile(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

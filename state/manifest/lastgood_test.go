@@ -163,16 +163,16 @@ func TestReadLastGood(t *testing.T) {
 	if err := l.LastGood().WriteFile(file); err != nil {
 		t.Fatal(err)
 	}
-	objects, problems := ReadLastGood(file, Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/24")}})
+	objects, problems := readLastGood(file, Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/24")}})
 	if len(objects) != 5 || len(problems) != 0 {
 		t.Errorf("%d objects, %v", len(objects), problems)
 	}
-	objects, problems = ReadLastGood(file, Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24")}})
+	objects, problems = readLastGood(file, Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24")}})
 	if len(objects) != 2 || len(problems) != 3 || !strings.HasSuffix(problems[0].String(), "the last good version (a b.yaml:1) is not good any more, and ignored") {
 		t.Errorf("%d objects, %v", len(objects), problems)
 	}
 	for path, want := range map[string]int{"": 0, filepath.Join(dir, "none"): 0, dir: 1} {
-		if objects, problems := ReadLastGood(path, Config{}); len(objects) != 0 || len(problems) != want {
+		if objects, problems := readLastGood(path, Config{}); len(objects) != 0 || len(problems) != want {
 			t.Errorf("%q: %v, %v", path, objects, problems)
 		}
 	}
