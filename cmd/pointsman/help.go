@@ -55,9 +55,12 @@ func noCommand(name, word string, commands []*cli.Command) error {
 }
 
 // meant asks whether one of some names was meant by a word: the nearest, if that's
-// near.
+// one slip away, or two in a long word.
 func meant(word string, names []string) string {
-	best, least := "", 3
+	best, least := "", 2
+	if len(word) > 5 {
+		least = 3
+	}
 	for _, n := range names {
 		if d := distance(word, n); d < min(least, len(n)) {
 			best, least = n, d

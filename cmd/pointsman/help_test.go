@@ -5,8 +5,8 @@ import "testing"
 func TestMeant(t *testing.T) {
 	names := []string{"get", "status", "services", "sync", "man"}
 	for word, want := range map[string]string{
-		"statsu": "status", "serivces": "services", "service": "services", "snyc": "sync", "gett": "get", "stauts": "status", "mna": "man",
-		"frobnicate": "", "x": "", "": "", "status": "status", "seeeeeervices": "",
+		"statsu": "status", "serivces": "services", "service": "services", "snyc": "sync", "gett": "get", "stauts": "status", "mna": "man", "srevicse": "services",
+		"frobnicate": "", "pets": "", "x": "", "": "", "status": "status", "seeeeeervices": "",
 	} {
 		if want != "" {
 			want = " (" + want + "?)"
