@@ -104,7 +104,7 @@ func explainQuery(target, from string) (url.Values, error) {
 	if from == "" {
 		return query, nil
 	}
-	client, err := netip.ParseAddr(from)
+	client, err := netip.ParseAddr(strings.Trim(from, "[]"))
 	switch {
 	case err != nil || client.Zone() != "":
 		return nil, usage("--from: %q is not an address such as 192.0.2.50", from)
