@@ -135,10 +135,7 @@ func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
 				cfg.Progress(f, done, total)
 			}
 		})
-		t := &table{kernel: k, planner: NewPlanner(f), in: host.Table{Family: host.IPv4, Name: nft.TableName}}
-		if f == nft.IPv6 {
-			t.in.Family = host.IPv6
-		}
+		t := &table{kernel: k, planner: NewPlanner(f), in: host.Table{Family: hostFamily(f), Name: nft.TableName}}
 		l.tables = append(l.tables, t)
 		names = append(names, t.in)
 	}
