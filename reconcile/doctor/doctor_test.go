@@ -65,6 +65,13 @@ func serving(change func(*state.Service)) func(*Patient) {
 
 func plain(*state.Service) {}
 
+// withoutIPv6 is a host with disable_ipv6=1, and a service range of the family.
+func withoutIPv6(p *Patient) {
+	p.Addrs.V6, p.Sysctls[ipv6Forwarding] = host.Stack{}, "0"
+	p.ServiceCIDRs = append(p.ServiceCIDRs, prefix("fd00:96::/112"))
+	p.Unreachable = map[netip.Addr]string{addr("fd00:96::1"): "network is unreachable"}
+}
+
 func endpoint(address string) func(*state.Service) {
 	return func(s *state.Service) { s.Ports[0].Endpoints[0].Address = at(address) }
 }
@@ -145,6 +152,9 @@ func TestFindings(t *testing.T) {
 		{"IPv6 needed", "forwarding", both(sysctl(ipv6Forwarding, "0"), serving(endpoint("[fd00::1]:80"))), Problem, "IPv6 forwarding is off"},
 		{"IPv6 not needed", "forwarding", both(sysctl(ipv6Forwarding, "0"), serving(plain)), OK, "forwarded"},
 		{"IPv6 not there", "forwarding", func(p *Patient) { p.Addrs.V6.Addresses = nil; p.Sysctls[ipv6Forwarding] = "0" }, OK, "forwarded"},
+		{"IPv6 off, and needed", "forwarding", both(withoutIPv6, serving(endpoint("[fd00::1]:80"))), Warning, "sysctl -w net.ipv6.conf.all.disable_ipv6=0"},
+		{"IPv6 off, and not needed", "forwarding", both(withoutIPv6, serving(plain)), OK, "forwarded"},
+		{"IPv6 off", "routes", withoutIPv6, OK, "there are routes"},
 		{"one interface", "forwarding", linkSysctl(linkForwarding4, "br0", "0"), Warning, "sysctl -w net.ipv4.conf.br0.forwarding=1"},
 		{"one interface, IPv6", "forwarding", linkSysctl("net.ipv6.conf.%s.forwarding", "eth0", "0"), OK, "forwarded"},
 		{"rp_filter", "rp-filter", linkSysctl(rpFilter, "eth0", "1"), Warning, "sysctl -w net.ipv4.conf.eth0.rp_filter=2"},

@@ -16,7 +16,7 @@ func (p *Patient) routes() []Finding {
 	addrs, _ := p.nodePortAddresses()
 	for _, d := range destinations(p.ServiceCIDRs, p.Services) {
 		why, missing := p.Unreachable[d]
-		if !missing {
+		if !missing || d.Is6() && !p.Addrs.V6.Enabled { // nothing of the family is served here, see forwarding
 			continue
 		}
 		to := netip.PrefixFrom(d, d.BitLen())

@@ -13,6 +13,7 @@ import (
 const (
 	ipForward       = "net.ipv4.ip_forward"
 	ipv6Forwarding  = "net.ipv6.conf.all.forwarding"
+	disableIPv6     = "net.ipv6.conf.all.disable_ipv6"
 	linkForwarding4 = "net.ipv4.conf.%s.forwarding"
 	linkForced6     = "net.ipv6.conf.%s.force_forwarding" // Linux 6.17
 	rpFilter        = "net.ipv4.conf.%s.rp_filter"
@@ -61,7 +62,10 @@ func (p *Patient) forwarding() []Finding {
 			Means: "Clients elsewhere reach only backends on this host itself; connections to all others hang.",
 			Fix:   set(ipForward, "1")})
 	}
-	if level := p.severity(true); level != OK && p.Sysctls[ipv6Forwarding] == "0" {
+	if level := p.severity(true); level != OK && !p.Addrs.V6.Enabled {
+		out = append(out, Finding{Level: Warning, What: "IPv6 is off (" + disableIPv6 + ")",
+			Means: "IPv6 addresses of Services aren't served here. The agent finds IPv6 when it starts.", Fix: set(disableIPv6, "0")})
+	} else if level != OK && p.Sysctls[ipv6Forwarding] == "0" {
 		fix := set(ipv6Forwarding, "1")
 		for _, r := range p.Addrs.V6.Defaults {
 			// A router takes no routes from others unless told to.
