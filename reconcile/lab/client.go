@@ -101,6 +101,10 @@ type Conn struct {
 
 // Dial opens a connection from the host, from the given port where that is not
 // 0. The sockets are connected ones, also UDP's: they report ICMP errors.
+//
+// Without a port connect(2) takes TCP's, which are another for each connection to
+// an address. bind(2) draws them, and may draw one again of a SYN that went by
+// before a Service was there: conntrack has it for two minutes, untranslated.
 func (h *Host) Dial(ctx context.Context, proto string, to netip.AddrPort, port uint16) (*Conn, error) {
 	var conn net.Conn
 	err := h.Do(func() (err error) {
@@ -108,7 +112,11 @@ func (h *Host) Dial(ctx context.Context, proto string, to netip.AddrPort, port u
 		case SCTP:
 			conn, err = dialSCTP(ctx, to, port)
 		case TCP:
-			conn, err = (&net.Dialer{LocalAddr: &net.TCPAddr{Port: int(port)}}).DialContext(ctx, TCP, to.String())
+			d := net.Dialer{}
+			if port != 0 {
+				d.LocalAddr = &net.TCPAddr{Port: int(port)}
+			}
+			conn, err = d.DialContext(ctx, TCP, to.String())
 		default:
 			conn, err = (&net.Dialer{LocalAddr: &net.UDPAddr{Port: int(port)}}).DialContext(ctx, UDP, to.String())
 		}
