@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"pointsman/gossip"
 	"pointsman/state"
 )
 
@@ -43,5 +44,19 @@ func TestSurvey(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// TestCounts: members by their state, and troubles by their kind.
+func TestCounts(t *testing.T) {
+	v := &gossip.View{
+		Members:  []gossip.Member{{Name: "n1", State: gossip.Alive}, {Name: "n2", State: gossip.Dead}, {Name: "n3", State: gossip.Alive}},
+		Troubles: []gossip.Trouble{{Kind: gossip.UDPBlocked}, {Kind: gossip.UDPBlocked}},
+	}
+	if n := countMembers(v); n["alive"] != 2 || n["dead"] != 1 || n["suspect"] != 0 {
+		t.Errorf("%v", n)
+	}
+	if n := countTroubles(v); len(n) != 1 || n[string(gossip.UDPBlocked)] != 2 {
+		t.Errorf("%v", n)
 	}
 }
