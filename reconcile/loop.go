@@ -126,11 +126,11 @@ func NewLoop(cfg Config, desires Desires, addrs *host.Watcher) (*Loop, error) {
 		if err != nil {
 			return nil, err
 		}
+		if p := cfg.Rules[f]; p != nil {
+			k.Expect(p)
+		}
 		k.Watch(func(done, total int) {
 			l.Health.Waits(Nftables, time.Now())
-			if p := cfg.Rules[f]; p != nil {
-				k.Expect(p)
-			}
 			if cfg.Progress != nil {
 				cfg.Progress(f, done, total)
 			}
