@@ -21,12 +21,14 @@ func explainCommand() *cli.Command {
 			"endpoint and why it's used or isn't (who saw it failing, and what they saw), masquerading, the\n" +
 			"elements as the kernel has them, and the connections that there are. It reports where the\n" +
 			"kernel isn't as it should be. Without --from it tells of clients outside, and what is different\n" +
-			"for this host's own processes. Without a protocol it's TCP, unless only another is served. What\n" +
-			"forwarding, routes and other people's firewalls make of it is pointsman doctor's to tell.\n\n" +
+			"for this host's own processes. Without a protocol it's TCP, unless only another is served.\n\n" +
+			"It goes on where the rules end: the routes to endpoints that are used (to 100 at most) and back\n" +
+			"to --from, forwarding, neighbours that don't answer, and other people's firewalls, as pointsman\n" +
+			"doctor judges them. No packet is sent for it. Packet marks that routes depend on aren't known.\n\n" +
 			"Of an endpoint it tells what it backs, its conditions as declared and as they count, who saw\n" +
 			"what, its drain, and by which frontends it gets connections.\n\n" +
-			"The exit code is 0 if new connections are served (the endpoint gets some) and the kernel is as\n" +
-			"it should be, else 1.",
+			"The exit code is 0 if new connections are served (the endpoint gets some), the kernel is as it\n" +
+			"should be, and nothing on this host stops them for certain, else 1.",
 		Flags: []cli.Flag{configFlag(), socketFlag(), outputFlag(explainFormats...),
 			stringFlag("from", "", "what holds for the client `ADDR`")},
 		Before:       loadConfig,
