@@ -89,8 +89,15 @@ func (h *Host) Connect(ctx context.Context, proto string, to netip.AddrPort, tim
 		return failure(err)
 	}
 	defer c.Close()
+	if proto == TCP {
+		timeout = max(timeout, answerTime)
+	}
 	return c.Ask("hello", timeout)
 }
+
+// answerTime is for the answer on a TCP connection that is open: what is lost is
+// sent again at once, so that it's late only if the machine is busy.
+const answerTime = 20 * time.Second
 
 // Conn is a client's connection to a backend, for more than one request. It
 // is not for use by several goroutines at once.
