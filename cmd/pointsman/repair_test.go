@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,7 +63,25 @@ func TestC49OthersChangeOurRules(t *testing.T) {
 		})
 	}
 	n1.said("somebody else changed our rules")
-	if e := n1.happened(event.DriftRepaired, "changed by nft (pid "); e.Process != "nft" || e.Type != event.Warning || e.Count < len(damages) {
+	told := n1.happened(event.DriftRepaired, "changed by nft (pid ")
+	n1.end(syscall.SIGTERM)
+	for _, d := range damages {
+		if d.name == "a rule replaced" {
+			sh(t, n1.node, d.command)
+		}
+	}
+	n1.start()
+	n1.healthy()
+	n1.said("other rules than were written in chain nat-prerouting")
+	check(t, row{name: "a rule replaced while no agent ran", from: c, to: web.to, by: "b1"})
+	if now := rules(t, n1.node); now != right {
+		t.Errorf("a rule replaced while no agent ran:\n%s\nwant\n%s", now, right)
+	}
+	n1.restart(syscall.SIGTERM)
+	if strings.Contains(n1.Output(), "rewritten=true") {
+		t.Errorf("rules are written anew where nothing is wrong:\n%s", n1.Output())
+	}
+	if e := told; e.Process != "nft" || e.Type != event.Warning || e.Count < len(damages) {
 		t.Errorf("%+v", e)
 	}
 }
