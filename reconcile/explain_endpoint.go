@@ -114,7 +114,7 @@ func ExplainEndpoint(e netip.AddrPort, ev *Evidence, verdicts *state.Verdicts) *
 	case len(out.Backs) == 0:
 		out.Hints = x.strangerHints()
 	case left > 0:
-		out.Hints = []string{fmt.Sprintf("it backs %d Service ports more, which are too many to be looked at: see pointsman get endpoints", left)}
+		out.Hints = []string{fmt.Sprintf("it backs so many Service ports that some (%d) are not looked at: see pointsman get endpoints", left)}
 	}
 	out.Kernel = x.holders()
 	if ev.Tally != nil {

@@ -242,16 +242,18 @@ func manyAddrs(p *Patient) {
 }
 
 func TestManyMissingRoutesAreSummedUp(t *testing.T) {
-	lines, _ := examined("routes", func(p *Patient) {
-		p.Unreachable = map[netip.Addr]string{}
-		for i := range 20 {
-			a := netip.AddrFrom4([4]byte{198, 18, 0, byte(i)})
-			p.Unreachable[a] = "network is unreachable"
-			serving(vip(a.String()))(p)
+	for n, last := range map[int]string{6: "no route to 198.18.0.5/32", 7: "no route to 2 more addresses", 20: "no route to 15 more addresses"} {
+		lines, _ := examined("routes", func(p *Patient) {
+			p.Unreachable = map[netip.Addr]string{}
+			for i := range n {
+				a := netip.AddrFrom4([4]byte{198, 18, 0, byte(i)})
+				p.Unreachable[a] = "network is unreachable"
+				serving(vip(a.String()))(p)
+			}
+		})
+		if len(lines) != 6 || !strings.Contains(lines[5], last) {
+			t.Errorf("of %d: %q", n, lines)
 		}
-	})
-	if len(lines) != 6 || !strings.Contains(lines[5], "15 more") {
-		t.Errorf("%q", lines)
 	}
 }
 

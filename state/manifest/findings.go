@@ -21,9 +21,10 @@ func (f finding) severity() Severity { return severityOf(f.rule) }
 // maxFindings is how many findings are reported of one object.
 const maxFindings = 100
 
-// capped leaves out findings beyond maxFindings, warnings first.
+// capped leaves out findings beyond maxFindings, warnings first, unless it's one:
+// that is as long as to say so.
 func capped(all []finding) []finding {
-	if len(all) <= maxFindings {
+	if len(all) <= maxFindings+1 {
 		return all
 	}
 	slices.SortStableFunc(all, func(a, b finding) int {
