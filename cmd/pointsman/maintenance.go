@@ -268,6 +268,7 @@ func maintenanceChanges(files map[state.DrainTarget]*maintenanceFile, drains map
 		}
 	}
 	slices.SortFunc(set, func(a, b state.Drain) int { return cmp.Compare(a.Target.String(), b.Target.String()) })
+	slices.SortFunc(ended, func(a, b state.DrainTarget) int { return cmp.Compare(a.String(), b.String()) })
 	return set, ended
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -179,6 +180,27 @@ func TestMaintenanceChanges(t *testing.T) {
 		if tt.set && tt.drain != nil && (!set[0].Since.Equal(tt.drain.Since) || set[0].Grace != time.Second) {
 			t.Errorf("%s: the grace begins anew: %+v", name, set[0])
 		}
+	}
+}
+
+// TestMaintenanceOrder: what is done, and what is told of it, doesn't depend on
+// the order that a map happens to have.
+func TestMaintenanceOrder(t *testing.T) {
+	var targets []state.DrainTarget
+	files, drains := map[state.DrainTarget]*maintenanceFile{}, map[state.DrainTarget]*state.Drain{}
+	for i := range 20 {
+		target := state.DrainTarget{Endpoint: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 20, 0, byte(100 + i)}), 80)}
+		targets = append(targets, target)
+		files[target] = &maintenanceFile{}
+		drains[target] = &state.Drain{Target: target, By: "n1", File: true}
+	}
+	set, _ := maintenanceChanges(files, nil, "n1", time.Now())
+	_, ended := maintenanceChanges(nil, drains, "n1", time.Now())
+	if !slices.Equal(ended, targets) {
+		t.Errorf("ended %v", ended)
+	}
+	if !slices.EqualFunc(set, targets, func(d state.Drain, target state.DrainTarget) bool { return d.Target == target }) {
+		t.Errorf("set %v", set)
 	}
 }
 
