@@ -31,10 +31,17 @@ const checks = "50"
 // withBinary builds the binary once and puts it first in PATH.
 type withBinary struct{ m *testing.M }
 
+// built tells processes that this one starts, such as the workers of a fuzz target,
+// that the binary is there: linking it once more takes each most of a minute.
+const built = "POINTSMAN_TEST_BUILT"
+
 func (w withBinary) Run() int {
 	if err := flag.Set("rapid.checks", checks); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if os.Getenv(built) != "" {
+		return w.m.Run()
 	}
 	dir, err := os.MkdirTemp("", "pointsman-test-")
 	if err != nil {
@@ -49,11 +56,21 @@ func (w withBinary) Run() int {
 		return 1
 	}
 	// A race ends the program, and none is waited for at its end.
-	for name, value := range map[string]string{"PATH": dir + ":" + os.Getenv("PATH"), "GORACE": race} {
+	for name, value := range map[string]string{"PATH": dir + ":" + os.Getenv("PATH"), "GORACE": race, built: "1"} {
 		if err := os.Setenv(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
 	return w.m.Run()
+}
+
+// TestBuiltOnce: the process of a fuzz target's worker has no use for a compiler.
+func TestBuiltOnce(t *testing.T) {
+	t.Parallel()
+	worker := exec.CommandContext(t.Context(), must[string](t)(os.Executable()), "-test.run=^$")
+	worker.Env = append(os.Environ(), "PATH=")
+	if out, err := worker.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
