@@ -41,12 +41,7 @@ func newManifestMetrics(r prometheus.Registerer, watcher *manifest.Watcher) *man
 
 func (m *manifestMetrics) loaded(r *manifest.Result) {
 	m.stale.Set(float64(len(r.Stale)))
-	errors := 0
-	for _, p := range r.Problems {
-		if p.Severity == manifest.Error {
-			errors++
-		}
-	}
+	errors := len(manifest.Errors(r.Problems))
 	m.problems.WithLabelValues("error").Set(float64(errors))
 	m.problems.WithLabelValues("warning").Set(float64(len(r.Problems) - errors))
 }

@@ -66,13 +66,8 @@ func (c *control) status(w http.ResponseWriter, r *http.Request) {
 	answer := statusAnswer{Node: c.source.nodeName, Release: versionText(), Health: c.health.Status(time.Now()),
 		Alone: s.Alone, Alive: max(1, s.View.Alive()), Known: max(1, s.Known)}
 	if judged := c.source.judged.Load(); judged != nil {
-		for _, p := range judged.Problems {
-			if p.Severity == manifest.Error {
-				answer.Errors++
-			} else {
-				answer.Warnings++
-			}
-		}
+		answer.Errors = len(manifest.Errors(judged.Problems))
+		answer.Warnings = len(judged.Problems) - answer.Errors
 	}
 	if f := c.source.inForce.Load(); f != nil {
 		answer.Serves, answer.Commit, answer.Held = readServes(f.text()).state(), f.state.Commit, heldOf(f.held)

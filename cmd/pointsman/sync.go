@@ -147,10 +147,8 @@ func judge(cfg manifest.Config) func(context.Context, string) (gitsync.Verdict, 
 		}
 		r := manifest.NewLoader(cfg, "").Load(snapshot)
 		v := gitsync.Verdict{Services: len(r.Services)}
-		for _, p := range r.Problems {
-			if p.Severity == manifest.Error {
-				v.Errors = append(v.Errors, p.String())
-			}
+		for _, p := range manifest.Errors(r.Problems) {
+			v.Errors = append(v.Errors, p.String())
 		}
 		return v, nil
 	}

@@ -73,12 +73,7 @@ func validate(c *cli.Context) error {
 	if err := writeProblems(c.App.Writer, format, all); err != nil {
 		return err
 	}
-	errors := 0
-	for _, p := range all {
-		if p.Severity == manifest.Error {
-			errors++
-		}
-	}
+	errors := len(manifest.Errors(all))
 	return verdict(c, "error", errors, len(all)-errors+hollow)
 }
 

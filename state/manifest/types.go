@@ -164,6 +164,16 @@ func HasErrors(ps []Problem) bool {
 	return false
 }
 
+// Errors gives those of some problems that are errors; the others are warnings.
+func Errors(ps []Problem) (errors []Problem) {
+	for _, p := range ps {
+		if p.Severity == Error {
+			errors = append(errors, p)
+		}
+	}
+	return errors
+}
+
 // Config is what validation and joining need to know of the configuration.
 // The same Config and the same files give the same result on every host.
 type Config struct {
