@@ -197,10 +197,7 @@ func (x *explaining) reasons(e, declared *state.Endpoint) []Reason {
 
 // isLocalOnly reports whether clients outside get this host's endpoints only.
 func (x *explaining) isLocalOnly() bool {
-	if x.claim.frontend.Kind.External() {
-		return x.claim.service.ExternalTrafficPolicy == state.Local
-	}
-	return x.claim.service.InternalTrafficPolicy == state.Local
+	return x.claim.service.TrafficPolicy(x.claim.frontend.Kind) == state.Local
 }
 
 // conditionReasons says why an endpoint isn't ready, or is in spite of what was

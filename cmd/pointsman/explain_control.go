@@ -136,7 +136,7 @@ func (c *control) explainContext() *reconcile.Context {
 	if f := c.source.inForce.Load(); f != nil {
 		out.Declared = servedBy(f.result.Services, c.source.nodeName)
 		for _, s := range f.result.Services {
-			if _, here := slices.BinarySearch(s.Nodes, c.source.nodeName); s.Nodes != nil && !here {
+			if !s.ServedBy(c.source.nodeName) {
 				out.Elsewhere = append(out.Elsewhere, s)
 			}
 		}
