@@ -68,9 +68,9 @@ func removeSocket(path string) error {
 }
 
 // removeState removes the files that the agent makes, and the directory if
-// nothing else is in it: it may have been given wrongly.
+// nothing else is in it (it may have been given wrongly), nor mounted there.
 func removeState(dir string) error {
-	for _, name := range append(gossip.StateFiles(), lastGoodFile, pastFile, connectionsFile, lockFile) {
+	for _, name := range append(gossip.StateFiles(), lastGoodFile, pastFile, connectionsFile, rulesName, lockFile) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("state directory: %w", err)
 		}
@@ -78,7 +78,8 @@ func removeState(dir string) error {
 	if err := os.RemoveAll(filepath.Join(dir, maintenanceDir)); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+	err := os.Remove(dir)
+	if others := errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EBUSY); err != nil && !others && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("state directory: %w", err)
 	}
 	return nil

@@ -27,11 +27,13 @@ type rulesFile struct {
 	news   chan struct{}
 }
 
+const rulesName = "rules.json"
+
 // rulesBytes bounds the file: some hundred chains have a line.
 const rulesBytes = 4 << 20
 
 func newRulesFile(stateDir string, log *slog.Logger) *rulesFile {
-	return &rulesFile{path: filepath.Join(stateDir, "rules.json"), log: log, news: make(chan struct{}, 1)}
+	return &rulesFile{path: filepath.Join(stateDir, rulesName), log: log, news: make(chan struct{}, 1)}
 }
 
 // read gives what was written last; nothing where that can't be read.
