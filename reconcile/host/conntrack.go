@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,17 +40,32 @@ type Flow struct {
 // whereas we use 0.4 MB and the kernel's time (BenchmarkForgetFlows).
 func ForgetFlows(ctx context.Context, f Family, stale func(Flow) bool) (removed int, err error) {
 	var keys [][]byte
+	remove := func() error {
+		n, err := removeFlows(ctx, f, keys)
+		removed, keys = removed+n, keys[:0]
+		return err
+	}
+	var failed error // the first of them
 	err = eachFlow(ctx, f, func(flow Flow) {
-		if stale(flow) {
-			keys = append(keys, flow.copyKey())
+		if !stale(flow) {
+			return
+		}
+		if keys = append(keys, flow.copyKey()); len(keys) == forgetAtOnce {
+			failed = cmp.Or(failed, remove())
 		}
 	})
 	if err != nil {
 		err = fmt.Errorf("list UDP flows (%s): %w", f, err)
 	}
-	removed, err2 := removeFlows(ctx, f, keys)
-	return removed, errors.Join(err, err2)
+	err = errors.Join(err, cmp.Or(failed, remove()))
+	return removed, err
 }
+
+// forgetAtOnce is how many flows are picked before those are removed, amid the
+// listing: a table may hold millions, and the keys of all would be held. It
+// misses none for that, as the entry where the kernel goes on has not been shown
+// yet.
+const forgetAtOnce = 4096
 
 // eachFlow lists the UDP entries. What visit gets is valid during the call.
 func eachFlow(ctx context.Context, f Family, visit func(Flow)) error {

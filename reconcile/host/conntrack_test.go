@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -135,6 +136,29 @@ func TestForgetFlows(t *testing.T) {
 	expectFlows(t, flows(t, IPv6))
 	if out := run(t, "", "conntrack", "-L", "-p", "tcp"); strings.Count(out, "sport=40000") != 2 {
 		t.Errorf("TCP was touched:\n%s", out)
+	}
+}
+
+// TestForgetFlowsInBatches: of many stale flows the first are gone before the last
+// is shown, and none is missed for that.
+func TestForgetFlowsInBatches(t *testing.T) {
+	const n, every = 3 * forgetAtOnce, 7
+	e := newEntries(t)
+	e.fill(unix.IPPROTO_UDP, n)
+	left, shown := "", map[netip.AddrPort]bool{}
+	stale := func(f Flow) bool {
+		if shown[f.Source] = true; len(shown) == n {
+			left = run(t, "", "conntrack", "-C")
+		}
+		return f.Source.Port()%every > 0
+	}
+	removed, err := ForgetFlows(t.Context(), IPv4, stale)
+	kept := len(flows(t, IPv4))
+	if err != nil || len(shown) != n || removed+kept != n || kept < n/every-n/256 {
+		t.Errorf("of %d flows %d are shown, %d removed and %d kept: %v", n, len(shown), removed, kept, err)
+	}
+	if count, err := strconv.Atoi(strings.TrimSpace(left)); err != nil || count > n-forgetAtOnce {
+		t.Errorf("with the last, there are %q of %d flows", left, n)
 	}
 }
 
