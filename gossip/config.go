@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -48,6 +49,9 @@ type ClusterConfig struct {
 	Transport memberlist.NodeAwareTransport // nil: the network
 	Clock     func() time.Time              // of day; nil: the machine's
 	Log       *slog.Logger
+
+	// lookup is net.Resolver.LookupNetIP; nil: the host's.
+	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // maxFleet is the most bytes of a fleet's name; it's in each packet.
@@ -98,6 +102,9 @@ func (c *ClusterConfig) check() error {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.lookup == nil {
+		c.lookup = net.DefaultResolver.LookupNetIP
 	}
 	if c.alone() {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -35,23 +34,25 @@ func (t target) String() string {
 // loses some of their alive messages, as it sends each only as often as is
 // enough for the members that are known so far.
 func (c *Cluster) keepJoined(ctx context.Context, list *memberlist.Memberlist) {
-	tries, round := 3, 0
+	tries, round, hosts := 3, 0, c.resolveJoin(ctx)
 	timer := time.NewTimer(c.rejoinWait(round))
 	defer timer.Stop()
 	for {
 		for range tries {
-			c.joinOne(ctx, list)
+			c.joinOne(ctx, list, hosts)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-c.rejoin:
-			tries = max(c.tries(ctx), 1)
+			hosts = c.resolveJoin(ctx)
+			tries = max(c.tries(hosts), 1)
 		case name := <-c.sync:
 			tries = 0
 			c.syncMembers(list, name)
 		case <-timer.C:
-			if tries = c.tries(ctx); round < freshRounds {
+			hosts = c.resolveJoin(ctx)
+			if tries = c.tries(hosts); round < freshRounds {
 				round, tries = round+1, max(tries, 1)
 			}
 			timer.Reset(c.rejoinWait(round))
@@ -74,8 +75,8 @@ func (c *Cluster) rejoinWait(round int) time.Duration {
 const freshRounds = 4
 
 // tries says how many joins are tried now.
-func (c *Cluster) tries(ctx context.Context) int {
-	absent := len(c.absentTargets(ctx))
+func (c *Cluster) tries(hosts []netip.AddrPort) int {
+	absent := len(c.absentTargets(hosts))
 	others := int(c.alive.Load()) - 1
 	switch {
 	case others <= 0:
@@ -100,8 +101,8 @@ func (c *Cluster) syncMembers(list *memberlist.Memberlist, name string) {
 	}
 }
 
-func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist) {
-	targets := c.absentTargets(ctx)
+func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist, hosts []netip.AddrPort) {
+	targets := c.absentTargets(hosts)
 	if len(targets) == 0 || ctx.Err() != nil {
 		return
 	}
@@ -122,9 +123,9 @@ func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist) {
 	c.troubles.note(Trouble{Kind: CannotJoin, Member: t.name, Address: t.address.Addr(), Detail: err.Error()}, time.Now())
 }
 
-// absentTargets gives where members may be found that aren't known to be alive.
-func (c *Cluster) absentTargets(ctx context.Context) []target {
-	hosts := c.resolveJoin(ctx)
+// absentTargets gives where members may be found that aren't known to be alive:
+// those of the manifests, and the hosts to join.
+func (c *Cluster) absentTargets(hosts []netip.AddrPort) []target {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []target
@@ -179,7 +180,7 @@ func (c *Cluster) lookup(ctx context.Context, host string) []netip.Addr {
 	}
 	limited, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	addrs, err := net.DefaultResolver.LookupNetIP(limited, "ip", host)
+	addrs, err := c.cfg.lookup(limited, "ip", host)
 	if err != nil && ctx.Err() == nil { // also if no resolver answers in time
 		c.mu.Lock()
 		defer c.mu.Unlock()
