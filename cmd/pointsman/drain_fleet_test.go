@@ -128,7 +128,7 @@ func TestFleetDrainWait(t *testing.T) {
 		waits := map[string]*lab.Process{}
 		for i := range 8 {
 			target := fmt.Sprintf("10.20.9.%d", i)
-			waits[target] = n3.waiting("endpoint", target, "--grace", "30s")
+			waits[target] = n3.waiting("endpoint", target, "--grace", "30s", "--force") // no manifest names it
 		}
 		for target, p := range waits {
 			ends(t, p, 0, "no connection is left")

@@ -70,8 +70,9 @@ func (w *waiter) wait(ctx context.Context) error {
 			w.out.say(s.deadText())
 			return nil
 		default:
-			twice = s.done()
-			w.out.show(s.text(), time.Now())
+			if twice = s.done(); !twice || w.out.terminal { // else it's about to be said
+				w.out.show(s.text(), time.Now())
+			}
 		}
 	}
 }

@@ -100,6 +100,9 @@ func TestWait(t *testing.T) {
 					t.Errorf("it took %v, want %v", took, tt.took)
 				}
 				rest := out.String()
+				if strings.Contains(rest, "no connection is left\n") {
+					t.Errorf("it's said before it's known:\n%s", rest)
+				}
 				for _, text := range tt.says {
 					_, after, found := strings.Cut(rest, text)
 					if !found {

@@ -28,7 +28,7 @@ func TestFleetSpread(t *testing.T) {
 	var all []time.Duration
 	for i := range 40 {
 		from, target := agents[i%len(agents)], fmt.Sprintf("endpoint 10.20.9.%d", i+1)
-		q := drainRequest{Target: target, For: time.Hour}
+		q := drainRequest{Target: target, For: time.Hour, Force: true}
 		if err := call(t.Context(), from.socket(), http.MethodPost, "/v1/drain", &q, &drainReply{}); err != nil {
 			t.Fatal(err)
 		}
