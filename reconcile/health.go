@@ -21,6 +21,26 @@ type Health struct {
 	degraded map[string]string
 	waits    map[Outside]time.Time
 	loop     *pulse // nil before there is one
+	news     func() // nil tells nobody
+}
+
+// News has somebody told when Status gives other reasons than before, but for those
+// that time alone brings. They must not wait.
+func (h *Health) News(tell func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.news = tell
+}
+
+// change makes a change, which reports whether it's news.
+func (h *Health) change(do func() bool) {
+	h.mu.Lock()
+	tell := h.news
+	isNews := do()
+	h.mu.Unlock()
+	if isNews && tell != nil {
+		tell()
+	}
 }
 
 // watch has the health follow a loop.
@@ -32,12 +52,14 @@ func (h *Health) watch(loop *pulse) {
 
 // Programmed notes that the kernel was right at a time.
 func (h *Health) Programmed(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.updated.IsZero() {
-		close(h.firstLocked())
-	}
-	h.updated, h.failure = now, ""
+	h.change(func() bool {
+		first, failed := h.updated.IsZero(), h.failure != ""
+		if first {
+			close(h.firstLocked())
+		}
+		h.updated, h.failure = now, ""
+		return first || failed
+	})
 }
 
 // First is closed when the kernel has been programmed for the first time.
@@ -56,9 +78,11 @@ func (h *Health) firstLocked() chan struct{} {
 
 // Failed notes that the kernel can't be programmed, and why.
 func (h *Health) Failed(why string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.failure = why
+	h.change(func() bool {
+		other := h.failure != why
+		h.failure = why
+		return other
+	})
 }
 
 // Drained notes whether this host is drained: balancers that ask for its health
@@ -72,16 +96,16 @@ func (h *Health) Drained(drained bool) {
 // Degraded notes, or with an empty text takes back, that something keeps the
 // agent from doing all it should.
 func (h *Health) Degraded(what, why string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.degraded == nil {
-		h.degraded = map[string]string{}
-	}
-	if why == "" {
-		delete(h.degraded, what)
-		return
-	}
-	h.degraded[what] = why
+	h.change(func() bool {
+		before := h.degraded[what]
+		if h.degraded == nil {
+			h.degraded = map[string]string{}
+		}
+		if h.degraded[what] = why; why == "" {
+			delete(h.degraded, what)
+		}
+		return before != why
+	})
 }
 
 // HealthStatus is the body of /healthz and /livez.

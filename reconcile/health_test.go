@@ -56,6 +56,38 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// TestHealthNews: who listens hears of each other reason, and of nothing else.
+func TestHealthNews(t *testing.T) {
+	var h Health
+	heard := 0
+	h.News(func() {
+		heard++
+		h.Status(time.Now()) // nothing is locked
+	})
+	for i, step := range []struct {
+		do   func()
+		news int
+	}{
+		{func() { h.Programmed(time.Now()) }, 1}, // for the first time
+		{func() { h.Programmed(time.Now()) }, 0},
+		{func() { h.Failed("nftables: no") }, 1},
+		{func() { h.Failed("nftables: no") }, 0},
+		{func() { h.Failed("nftables: not that either") }, 1},
+		{func() { h.Programmed(time.Now()) }, 1},
+		{func() { h.Degraded("fleet", "") }, 0},
+		{func() { h.Degraded("fleet", "alone") }, 1},
+		{func() { h.Degraded("fleet", "alone") }, 0},
+		{func() { h.Degraded("fleet", "two are absent") }, 1},
+		{func() { h.Degraded("fleet", "") }, 1},
+	} {
+		heard = 0
+		step.do()
+		if heard != step.news {
+			t.Errorf("step %d was told %d times", i, heard)
+		}
+	}
+}
+
 // TestHealthStuck: a loop that doesn't come back is the one thing that /livez
 // complains of, and /healthz does, too.
 func TestHealthStuck(t *testing.T) {

@@ -65,6 +65,10 @@ type Config struct {
 	// them last. RulesWritten is told of what they have since; it must not wait.
 	Rules        Rules
 	RulesWritten func(Rules)
+
+	// NodePortsMoved is called when NodePorts answer on other addresses than what
+	// Loop.Latest had; it must not wait. Nil tells nobody.
+	NodePortsMoved func()
 }
 
 // Rules tell the rules of each family's table from others.

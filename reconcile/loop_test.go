@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -227,8 +228,10 @@ func TestLoopBackoff(t *testing.T) {
 func TestLoopFollowsAddresses(t *testing.T) {
 	run(t, "ip link add d0 type veth peer name d1 && ip link set d0 up && ip addr add 192.0.2.11/24 dev d0")
 	t.Cleanup(func() { run(t, "ip link del d0 2>/dev/null || :") })
+	var moved atomic.Int32
 	b := newLoop(t, func(c *Config) {
 		c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("192.0.0.0/8")}
+		c.NodePortsMoved = func() { moved.Add(1) }
 	})
 	s := simple(1, 2)
 	s.Ports[0].Frontends = append(s.Ports[0].Frontends, state.Frontend{Kind: state.NodePort, Address: netip.IPv4Unspecified(), Port: 30080})
@@ -248,6 +251,16 @@ func TestLoopFollowsAddresses(t *testing.T) {
 	run(t, "ip link del d0")
 	in.NodePortAddresses = nil
 	b.programmed(in)
+	before := moved.Load()
+	if before < 3 { // the two changes of addresses above may be seen one by one
+		t.Errorf("it's told of %d moves", before)
+	}
+	in.Services = append(slices.Clone(in.Services), simple(2, 2))
+	b.desires.set(in)
+	b.programmed(in)
+	if n := moved.Load() - before; n > 0 {
+		t.Errorf("it's told of %d moves more, where only a Service came", n)
+	}
 }
 
 // TestLoopMissedNotifications: when the journal is a whole period behind the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"pointsman/reconcile/nft"
@@ -15,7 +16,10 @@ import (
 // that is told too early sends clients to nobody.
 func (l *Loop) sync(ctx context.Context, desired *Desired) error {
 	in := l.input(desired)
-	l.latest.Store(in)
+	before := l.latest.Swap(in)
+	if l.NodePortsMoved != nil && (before == nil || !slices.Equal(before.NodePortAddresses, in.NodePortAddresses)) {
+		l.NodePortsMoved()
+	}
 	checks := healthChecks(in.Services, in.Node.Name)
 	l.HealthChecks.Worsen(checks)
 	var first error

@@ -95,6 +95,9 @@ func (s *source) approve(name string) error {
 	return nil
 }
 
+// staleManifests is the name under which /healthz tells of them.
+const staleManifests = "stale manifests"
+
 func staleText(r *manifest.Result) string {
 	switch n := len(r.Stale); n {
 	case 0:

@@ -2,23 +2,26 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"pointsman/state/manifest"
 )
 
-// problemsAnswer is everything that is wrong with the manifests.
+// problemsAnswer is everything that is wrong with the manifests, and with this host.
 type problemsAnswer struct {
 	jsonProblems
-	Stale []string    `json:"stale"` // objects whose last good version is served: kind namespace/name
-	Held  *heldAnswer `json:"held,omitempty"`
+	Stale   []string    `json:"stale"` // objects whose last good version is served: kind namespace/name
+	Held    *heldAnswer `json:"held,omitempty"`
+	Trouble []string    `json:"trouble"` // what else /healthz names, and the sync's
 }
 
 // problems gives those of the objects that are asked for, and those of no object.
 func (c *control) problems(q wanted) answer {
-	a := problemsAnswer{Stale: []string{}}
+	a := problemsAnswer{Stale: []string{}, Trouble: []string{}}
 	asked := func(k manifest.Key) bool { return q.has(k.ObjectName) || k.Namespace == "" && q.name == "" }
 	var problems []manifest.Problem
 	r := c.source.judged.Load()
@@ -35,12 +38,28 @@ func (c *control) problems(q wanted) answer {
 		}
 	}
 	a.jsonProblems = problemList(problems)
-	if f := c.source.inForce.Load(); f != nil {
+	f := c.source.inForce.Load()
+	if f != nil {
 		a.Held = heldOf(f.held)
+	}
+	if q.name == "" {
+		a.Trouble = append(a.Trouble, c.troubles(f)...)
 	}
 	out := answerOf(a)
 	out.starting = r == nil
 	return out
+}
+
+// troubles gives what is wrong with this host, as /healthz has it, but for what is
+// told of the objects that are stale, and of the change that is held.
+func (c *control) troubles(f *inForce) []string {
+	all := slices.DeleteFunc(c.health.Status(time.Now()).Degraded, func(text string) bool {
+		return strings.HasPrefix(text, staleManifests+": ") || f != nil && f.held != nil && strings.HasPrefix(text, "manifests: "+f.held.String())
+	})
+	if text := syncText(syncStatus(c.source.dir)); text != "" {
+		all = append(all, "sync: "+text)
+	}
+	return all
 }
 
 // problemRow is a line of what is wrong.
@@ -64,6 +83,9 @@ func problemRows(a *problemsAnswer) []problemRow {
 			rows = append(rows, problemRow{l[0], "", "", l[1]})
 		}
 	}
+	for _, text := range a.Trouble {
+		rows = append(rows, problemRow{"trouble", "", "", text})
+	}
 	return rows
 }
 
@@ -71,11 +93,11 @@ func getProblemsCommand() *cli.Command {
 	return lister(&cli.Command{
 		Name:      "problems",
 		Aliases:   []string{"problem"},
-		Usage:     "what is wrong with the manifests, and what of it is served all the same",
+		Usage:     "what is wrong with the manifests and this host, and what is served all the same",
 		ArgsUsage: "[OBJECT]",
 		Description: "Lists each finding about the manifests that the agent has read, the objects of which it\n" +
-			"serves the last good version, since the one in the directory has errors, and the change\n" +
-			"that is held, if one is.",
+			"serves the last good version, since the one in the directory has errors, the change that is\n" +
+			"held, if one is, and what else keeps this host from being as it should: all that /healthz names.",
 	}, resource[problemsAnswer, problemRow]{
 		name: "problems", path: "/v1/problems",
 		rows: problemRows,

@@ -238,6 +238,8 @@ func (a *agent) newLoop(cfg reconcile.Config, registry prometheus.Registerer) (e
 	a.flows = reconcile.NewConntracker(cfg.Resync, a.log, a.health, registry)
 	cfg.Conntrack = a.flows
 	cfg.Rules, cfg.RulesWritten = a.rules.read(), a.rules.written
+	cfg.NodePortsMoved = a.source.news.ring
+	a.health.News(a.source.news.ring)
 	a.loop, err = reconcile.NewLoop(cfg, a.source, a.addrs)
 	return err
 }

@@ -20,7 +20,7 @@ func TestAddressesAtRunTime(t *testing.T) {
 	w.route(n1, "203.0.113.1")
 	a := w.agent(n1, "--nodeport-addresses", "203.0.113.0/24", "--service-cidr", "10.96.0.0/16")
 	check(t, row{name: "the default address isn't named", from: c, to: "192.0.2.11:30080", want: lab.Refused})
-	n1.IP("addr add 203.0.113.1/32 dev eth0")
+	a.hears("services", "no address here for NodePort 30080 (IPv4)/TCP", `"status":"ok"`, func() { n1.IP("addr add 203.0.113.1/32 dev eth0") })
 	await(t, row{from: c, to: "203.0.113.1:30080", by: "b1"})
 	n1.IP("addr del 203.0.113.1/32 dev eth0")
 	await(t, row{from: c, to: "203.0.113.1:30080", want: lab.Unreachable})

@@ -144,7 +144,7 @@ func (s *source) accept(r *manifest.Result, since time.Time) {
 
 // publish puts a result in force.
 func (s *source) publish(r *manifest.Result, since time.Time) {
-	s.health.Degraded("stale manifests", staleText(r))
+	s.health.Degraded(staleManifests, staleText(r))
 	s.metrics.loaded(r)
 	s.warnEphemeral(servedBy(r.Services, s.nodeName))
 	s.serve(reconcile.Manifests, since)

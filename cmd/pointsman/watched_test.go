@@ -99,12 +99,37 @@ func TestWatched(t *testing.T) {
 	if w.metric("pointsman_healthy") != 0 || w.metric("pointsman_loop_alive") != 1 {
 		t.Error("the metrics say otherwise")
 	}
-	if err := os.Remove(w.fault); err != nil {
-		t.Fatal(err)
-	}
+	w.hears("problems", "the fault that the test made", `"trouble":["fleet: `, func() {
+		if err := os.Remove(w.fault); err != nil {
+			t.Error(err)
+		}
+	})
 	w.answers("healed", http.StatusOK, "")
 	w.programs(3) // this change, its wait for nft included, and nothing else
 	w.checkMetricsPage(t)
+}
+
+// hears makes a change, of which those who watch are told as soon as it's known: an
+// asker whose time is over sees it in any case when it asks again.
+func (a *daemon) hears(what, before, after string, change func()) {
+	a.t.Helper()
+	p := poller{socket: a.socket(), path: "/v1/" + what + "?"}
+	var answer json.RawMessage
+	if _, err := p.next(a.t.Context(), &answer); err != nil || !strings.Contains(string(answer), before) {
+		a.t.Errorf("%s: %v, no %q in %s", what, err, before, answer)
+	}
+	told := make(chan error, 1)
+	go func() {
+		fresh, err := true, error(nil)
+		for fresh && err == nil && !strings.Contains(string(answer), after) {
+			fresh, err = p.next(a.t.Context(), &answer)
+		}
+		told <- err
+	}()
+	change()
+	if err := <-told; err != nil || !strings.Contains(string(answer), after) {
+		a.t.Errorf("%s: %v, no %q in %s", what, err, after, answer)
+	}
 }
 
 // head asks for the headers alone, as some balancers do.
