@@ -185,7 +185,8 @@ func TestKernelResync(t *testing.T) {
 
 // TestKernelRestart: so does an agent that knows what its predecessor wrote, and
 // it writes nothing where nothing is wrong; one that knows nothing, or what was
-// another day's, comes to know with at most one writing.
+// another day's, comes to know with at most one writing. What another release's
+// program had says nothing of this one.
 func TestKernelRestart(t *testing.T) {
 	in := richInput()
 	first := openKernel(t, nft.IPv4)
@@ -211,10 +212,13 @@ func TestKernelRestart(t *testing.T) {
 		t.Errorf("sent %+v for %q", s, got)
 	}
 	requireSame(t, objects(t, nft.IPv4), fresh)
-	for i, known := range []nft.Prints{k.Prints(), {"dispatch": 1, "gone": 2}, nil} {
+	for i, known := range []nft.Prints{k.Prints(), {"": k.Prints()[""], "dispatch": 1, "gone": 2}, {"": 1, "dispatch": 1}, {"dispatch": 1}, nil} {
 		k, s := restarted(known)
 		if s.Rewritten != (i == 1) || s.Transactions > 1 {
 			t.Errorf("%d: sent %+v", i, s)
+		}
+		if got := k.Replaced() != nil; got != (i == 1) {
+			t.Errorf("%d: replaced %q", i, k.Replaced())
 		}
 		k.Forget(false)
 		if s := syncTo(t, k, NewPlanner(nft.IPv4), in); s != (nft.Stats{}) {

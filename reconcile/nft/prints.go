@@ -18,18 +18,26 @@ type Print uint64
 
 // and adds a rule.
 func (p Print) and(rule []byte) Print {
+	return p.of(attribute(rule, unix.NFTA_RULE_EXPRESSIONS), attribute(rule, unix.NFTA_RULE_USERDATA))
+}
+
+func (p Print) of(parts ...[]byte) Print {
 	h := fnv.New64a()
-	for _, part := range [][]byte{binary.BigEndian.AppendUint64(nil, uint64(p)), attribute(rule, unix.NFTA_RULE_EXPRESSIONS), attribute(rule, unix.NFTA_RULE_USERDATA)} {
+	for _, part := range append([][]byte{binary.BigEndian.AppendUint64(nil, uint64(p))}, parts...) {
 		_, _ = h.Write(part) // never fails
 	}
 	return Print(h.Sum64())
 }
 
-// Prints are those of a table's chains by name, without the empty ones.
+// Prints are those of a table's chains by name, without the empty ones; and under
+// ofProgram that of the program's version.
 type Prints map[string]Print
 
+// ofProgram is no chain's name.
+const ofProgram = ""
+
 func (h *held) prints() Prints {
-	p := Prints{}
+	p := Prints{ofProgram: Print(0).of([]byte(h.program))}
 	for name, c := range h.chains {
 		if c.rules > 0 {
 			p[name] = c.print
@@ -39,8 +47,13 @@ func (h *held) prints() Prints {
 }
 
 // Replaced names the chains that have other rules than they had. Those that were
-// added, are gone or empty are found otherwise.
+// added, are gone or empty are found otherwise, and so is another program, of which
+// nobody knows what it should have: a release that tells no prints wrote it, or an
+// agent that was killed before it told them.
 func (p Prints) Replaced(now Prints) []string {
+	if !p.comparable(now) {
+		return nil
+	}
 	var out []string
 	for name, is := range now {
 		if was, ok := p[name]; ok && was != is {
@@ -50,6 +63,8 @@ func (p Prints) Replaced(now Prints) []string {
 	slices.Sort(out)
 	return out
 }
+
+func (p Prints) comparable(o Prints) bool { return p != nil && p[ofProgram] == o[ofProgram] }
 
 // Expect says what the chains had when they were written last, be it by another
 // process: where the kernel has something else when it's read, they are written
@@ -71,7 +86,7 @@ func (k *Kernel) suspect(h *held) {
 	now := h.prints()
 	k.replaced = k.Prints().Replaced(now)
 	k.doubt = k.doubt || k.replaced != nil
-	if k.Prints() == nil {
+	if !k.Prints().comparable(now) {
 		k.prints.Store(&now)
 	}
 }
