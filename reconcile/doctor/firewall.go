@@ -62,11 +62,20 @@ func (p *Patient) drops(c host.Chain, why string) []Finding {
 	case "output":
 		f.Level = lighter(f.Level, Warning)
 		f.Means = "Processes of this host don't reach Services."
+	case "prerouting": // before they're translated, so there's no one rule for all of them
+		f.Level, f.Fix = lighter(f.Level, Warning), list(c, c.Name)
+		f.Means = "Connections from outside don't come as far as Services, unless rules of its own let them through."
+		return one(f)
 	default:
-		return nil // prerouting's drops are meant for particular packets
+		return nil
 	}
 	f.Fix = p.cure(c)
 	return one(f)
+}
+
+// list is the command that shows a chain of c's table.
+func list(c host.Chain, name string) []string {
+	return []string{fmt.Sprintf("nft list chain %s %s %s", c.Family, c.Table, name)}
 }
 
 // lighter is the lighter of two levels.
@@ -138,11 +147,23 @@ func (p *Patient) dropped(c host.Chain) (why string, certain bool) {
 	return "", false
 }
 
+// dropsSome is the finding about a chain that lets packets of Services pass,
+// unless they are those that a rule drops: which ones isn't understood here.
+func (p *Patient) dropsSome(c host.Chain) []Finding {
+	w := walk{chains: p.Chains}
+	if w.chain(c, 0); w.some == "" {
+		return nil
+	}
+	return one(Finding{Level: Note, What: fmt.Sprintf("%s %s %s (%s, priority %d) drops some packets: by which rule isn't judged here",
+		c.Family, c.Table, c.Name, c.Hook, c.Priority), Fix: list(c, w.some)})
+}
+
 // walk follows the first packet of a translated connection of which nothing else
 // is known: conditions on anything else are taken not to be met.
 type walk struct {
 	chains  []host.Chain
-	perhaps bool // one of those, if it is met, lets the packet go elsewhere
+	perhaps bool   // one of those, if it is met, lets the packet go elsewhere
+	some    string // the chain of the first that drops it, if it is met
 }
 
 // deepest is how far the kernel follows jumps (NFT_JUMP_STACK_SIZE).
@@ -153,7 +174,7 @@ const deepest = 16
 func (w *walk) chain(c host.Chain, depth int) (verdict, in string) {
 	for _, r := range c.Rules {
 		if r.Conditional && !r.DNAT {
-			w.perhaps = w.perhaps || !r.Later && r.Verdict != "drop" && r.Verdict != "reject"
+			w.unmet(r, c.Name)
 			continue
 		}
 		switch r.Verdict {
@@ -173,6 +194,15 @@ func (w *walk) chain(c host.Chain, depth int) (verdict, in string) {
 		}
 	}
 	return "", ""
+}
+
+// unmet takes notice of a rule whose condition may be met all the same.
+func (w *walk) unmet(r host.Rule, in string) {
+	drops := r.Verdict == "drop" || r.Verdict == "reject"
+	w.perhaps = w.perhaps || !r.Later && !drops
+	if drops && !r.Later && w.some == "" {
+		w.some = in
+	}
 }
 
 // cure gives the commands that let Services through a chain, in the words of

@@ -104,7 +104,8 @@ func TestFirewallFindings(t *testing.T) {
 		{"dormant", chains(dormant), OK, ""},
 		{"arp", chains(host.Chain{Family: "arp", Table: "f", Name: "f", Type: "filter", Hook: "forward", Drop: true}), OK, ""},
 		{"nat", chains(host.Chain{Family: "ip", Table: "f", Name: "f", Type: "nat", Hook: "output", Drop: true}), OK, ""},
-		{"prerouting", chains(host.Chain{Family: "ip", Table: "f", Name: "f", Type: "filter", Hook: "prerouting", Drop: true}), OK, ""},
+		{"prerouting", chains(host.Chain{Family: "ip", Table: "f", Name: "f", Type: "filter", Hook: "prerouting", Drop: true}), Warning, "nft list chain ip f f"},
+		{"prerouting, for particular packets", chains(host.Chain{Family: "ip", Table: "f", Name: "f", Type: "filter", Hook: "prerouting", Rules: []host.Rule{dropSome}}), OK, ""},
 		{"legacy", func(p *Patient) { p.LegacyTables = []string{"ip nat", "ip filter"} }, Warning, "iptables-legacy -S"},
 		{"legacy nat alone", func(p *Patient) { p.LegacyTables = []string{"ip nat"} }, OK, ""},
 	} {

@@ -151,7 +151,9 @@ func (t *traveller) firewall() (out []Obstacle) {
 		kinds := t.passing(c.Hook)
 		why, sure := t.p.dropped(c)
 		switch {
-		case !isGuard(c) || c.Family == foreign || why == "":
+		case !isGuard(c) || c.Family == foreign:
+		case why == "":
+			out = append(out, perhaps(kinds, "firewall", t.p.dropsSome(c)...)...)
 		case sure:
 			out = append(out, certain(kinds, "firewall", t.p.drops(c, why)...)...)
 		default:
@@ -164,7 +166,7 @@ func (t *traveller) firewall() (out []Obstacle) {
 // passing gives the clients whose first packets pass a hook.
 func (t *traveller) passing(hook string) []string {
 	switch {
-	case hook == "forward" && len(t.remote) > 0:
+	case hook == "prerouting", hook == "forward" && len(t.remote) > 0:
 		return t.Elsewhere
 	case hook == "input" && len(t.local) > 0:
 		return t.both

@@ -89,6 +89,7 @@ func TestObstacles(t *testing.T) {
 	none := func(*Patient) {}
 	established := host.Rule{Conditional: true, Later: true, Verdict: "accept"}
 	output := host.Chain{Family: "inet", Table: "f", Name: "out", Type: "filter", Hook: "output", Drop: true}
+	raw := host.Chain{Family: "ip", Table: "raw", Name: "pre", Type: "filter", Hook: "prerouting", Priority: -300, Drop: true}
 	for _, c := range []struct {
 		name string
 		host func(*Patient)
@@ -125,7 +126,13 @@ func TestObstacles(t *testing.T) {
 		{"policy drop, some pass", chains(forward(true, acceptSome)), nothing, "perhaps firewall [outside]"},
 		{"policy drop behind a rule that isn't understood", chains(forward(true, host.Rule{Conditional: true})), nothing, "perhaps firewall [outside]"},
 		{"all dropped behind a jump", chains(forward(false, jump("user"), acceptSome), sub("user", dropAll)), nothing, "certain firewall [outside]"},
-		{"policy drop, translated pass", chains(forward(true, acceptDNAT)), nothing, ""},
+		{"policy drop, translated pass", chains(forward(true, acceptDNAT, dropSome)), nothing, ""},
+		{"some are dropped", chains(forward(false, jump("user")), sub("user", dropSome)), nothing,
+			"note firewall [outside] ip filter forward (forward, priority 0) drops some packets: by which rule isn't judged here | nft list chain ip filter user"},
+		{"invalid ones are dropped", chains(forward(false, host.Rule{Conditional: true, Later: true, Verdict: "drop"})), nothing, ""},
+		{"some are dropped, to this host's own", chains(forward(false, dropSome)), local, ""},
+		{"prerouting", chains(raw), nothing, "certain firewall [outside] ip raw pre (prerouting, priority -300) drops what no rule in it accepts: policy drop | nft list chain ip raw pre"},
+		{"prerouting, of this host's own connections", chains(raw), func(w *Way) { w.Elsewhere = nil }, ""},
 		{"policy drop of the other family", chains(host.Chain{Family: "ip6", Table: "f", Name: "f", Type: "filter", Hook: "forward", Drop: true}), nothing, ""},
 		{"policy drop, to this host's own", chains(forward(true)), local, ""},
 		{"input", chains(inputDropped), nothing, ""},

@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -22,8 +23,8 @@ type Chain struct {
 	Dormant bool
 
 	// Rules are read where a verdict of theirs may undo what we do: in base
-	// chains of type filter on input, forward and output, and in chains that
-	// all packets go to from there.
+	// chains of type filter on prerouting, input, forward and output, and in chains
+	// that all packets go to from there.
 	Rules []Rule
 }
 
@@ -34,7 +35,7 @@ func (c Chain) Is(family, table string) bool { return c.Family == family && c.Ta
 // this host.
 func (c Chain) guards() bool {
 	ip := c.Family == "ip" || c.Family == "ip6" || c.Family == "inet"
-	return ip && c.Type == "filter" && !c.Dormant && (c.Hook == "input" || c.Hook == "forward" || c.Hook == "output")
+	return ip && c.Type == "filter" && !c.Dormant && slices.Contains([]string{"prerouting", "input", "forward", "output"}, c.Hook)
 }
 
 // readChains lists the chains of all tables. It asks the kernel, not nft: nft

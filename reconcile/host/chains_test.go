@@ -23,6 +23,7 @@ table ip filter {
 		ct status dnat,snat log accept
 		meta mark 1 return
 		tcp dport 22 ct state established,related counter accept
+		ct state invalid drop
 		ct state new,established accept
 		ct state != established accept
 	}
@@ -59,7 +60,8 @@ func TestChains(t *testing.T) {
 	other := func(verdict string) Rule { return Rule{Conditional: true, Verdict: verdict} }
 	want := []Chain{
 		{Family: "ip", Table: "filter", Name: "user", Rules: []Rule{
-			dnat, dnat, other("accept"), other("drop"), later, other("accept"), dnat, other("return"), later, other("accept"), other("accept")}},
+			dnat, dnat, other("accept"), other("drop"), later, other("accept"), dnat, other("return"), later,
+			{Conditional: true, Later: true, Verdict: "drop"}, other("accept"), other("accept")}},
 		{Family: "ip", Table: "filter", Name: "rest", Rules: []Rule{{Verdict: "reject"}}},
 		{Family: "ip", Table: "filter", Name: "unread"},
 		{Family: "ip", Table: "filter", Name: "forward", Type: "filter", Hook: "forward", Priority: -5, Drop: true, Rules: []Rule{
@@ -139,6 +141,7 @@ func TestRulesOfIptables(t *testing.T) {
 		{"DNAT, rejected", iptablesRule(2, 1, 0, 0x80, reject), Rule{Conditional: true, DNAT: true, Verdict: "reject"}},
 		{"! DNAT", iptablesRule(3, 1, 1, 0x80, acceptExpr()), some},
 		{"RELATED,ESTABLISHED", iptablesRule(3, 1, 0, 0x06, acceptExpr()), Rule{Conditional: true, Later: true, Verdict: "accept"}},
+		{"INVALID", iptablesRule(3, 1, 0, 0x01, acceptExpr()), Rule{Conditional: true, Later: true, Verdict: "accept"}},
 		{"NEW,ESTABLISHED", iptablesRule(3, 1, 0, 0x0a, acceptExpr()), some},
 		{"DNAT and something else", iptablesRule(3, 3, 0, 0x80, acceptExpr()), some},
 		{"revision 1", iptablesRule(1, 1, 0, 0x80, acceptExpr()), some},

@@ -17,8 +17,8 @@ type Rule struct {
 	// status dnat`, `-m conntrack --ctstate DNAT`.
 	DNAT bool
 
-	// Later says that it's for packets of connections that are known already,
-	// and so for no first packet: `ct state established,related`.
+	// Later says that it's for packets of connections that are known already, or
+	// of none, and so for no first packet: `ct state established,related`, `invalid`.
 	Later bool
 
 	// Verdict is accept, drop, reject, jump, goto or return; empty where
@@ -39,8 +39,8 @@ const (
 	conntrackByState = 1 << 0
 	stateDNAT        = 1 << 7
 
-	// NF_CT_STATE_BIT and XT_CONNTRACK_STATE_BIT of established and related.
-	statesKnown = 1<<1 | 1<<2
+	// NF_CT_STATE_BIT and XT_CONNTRACK_STATE_BIT of invalid, established and related.
+	statesKnown = 1<<0 | 1<<1 | 1<<2
 )
 
 // verdicts are the verdicts by their code (NF_ACCEPT, NFT_RETURN, ...).
