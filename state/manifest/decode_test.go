@@ -142,7 +142,8 @@ func TestDecodeBroken(t *testing.T) {
 		{"an unknown alias", "kind: Service\nspec: *nobody\n", "!1: Service ", "m.yaml:1: is not YAML: unknown anchor 'nobody' referenced"},
 		{"an anchor that holds itself", "kind: Service\nspec: &a [*a]\n", "!1: Service ", "m.yaml:1: is not YAML: anchor 'a' value contains itself"},
 		{"another encoding", "kind: Service\nmetadata: {name: \"\xff\"}\n", "!1: Service ", "m.yaml:1: is not UTF-8 text"},
-		{"a number that JSON has not", "kind: Service\nspec: .inf\n", "!1: Service ", "m.yaml:1: is not YAML: json: unsupported value: +Inf"},
+		{"a number that JSON has not", "kind: Service\nspec:\n  ports:\n  - port: -.Inf\n", "!1: Service ", "m.yaml:4: spec.ports[0].port: -.Inf is no number that JSON has: a text needs quotes"},
+		{"no number at all", "kind: Service\nspec: {a: &a .NaN, b: *a}\n", "!1: Service ", "m.yaml:2: spec.a: .NaN is no number that JSON has: a text needs quotes"},
 		{"a key that is a list", "kind: Service\n? [a]\n: b\n", "!1: Service ", "m.yaml:1: is not YAML: invalid map key: []interface {}{\"a\"}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -50,6 +50,9 @@ func (d *decoding) toJSON() ([]byte, []finding) {
 	}
 	js, lax := yaml.YAMLToJSON(d.doc.text)
 	if lax != nil {
+		if found := d.notFinite(); found != nil {
+			return nil, found
+		}
 		return nil, []finding{d.parseError(lax)}
 	}
 	return js, d.duplicates(err)
@@ -132,6 +135,25 @@ func (d *decoding) duplicates(err error) []finding {
 	if found == nil {
 		found = append(found, d.parseError(err))
 	}
+	return found
+}
+
+// notFinite finds the numbers that YAML has and JSON has not. What makes the JSON
+// tells of one of them, and neither its line nor its field.
+func (d *decoding) notFinite() []finding {
+	var found []finding
+	visit(d.tree(), "", func(n *yamlv3.Node, path string) {
+		var x float64
+		if len(found) > maxFindings || n.Kind != yamlv3.ScalarNode || n.ShortTag() != "!!float" || n.Decode(&x) != nil {
+			return
+		}
+		if math.IsInf(x, 0) || math.IsNaN(x) {
+			found = append(found, finding{
+				rule: ruleDocumentSyntax, line: n.Line, field: path,
+				message: fmt.Sprintf("%s is no number that JSON has: a text needs quotes", n.Value),
+			})
+		}
+	})
 	return found
 }
 
