@@ -154,8 +154,9 @@ func (p *Patient) dropsSome(c host.Chain) []Finding {
 	if w.chain(c, 0); w.some == "" {
 		return nil
 	}
-	return one(Finding{Level: Note, What: fmt.Sprintf("%s %s %s (%s, priority %d) drops some packets: by which rule isn't judged here",
-		c.Family, c.Table, c.Name, c.Hook, c.Priority), Fix: list(c, w.some)})
+	return one(Finding{Level: Note, What: fmt.Sprintf("%s %s %s (%s, priority %d) drops packets by conditions that aren't judged here",
+		c.Family, c.Table, c.Name, c.Hook, c.Priority),
+		Means: "Connections that meet one of them hang, or are refused.", Fix: list(c, w.some)})
 }
 
 // walk follows the first packet of a translated connection of which nothing else

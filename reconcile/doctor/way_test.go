@@ -128,7 +128,7 @@ func TestObstacles(t *testing.T) {
 		{"all dropped behind a jump", chains(forward(false, jump("user"), acceptSome), sub("user", dropAll)), nothing, "certain firewall [outside]"},
 		{"policy drop, translated pass", chains(forward(true, acceptDNAT, dropSome)), nothing, ""},
 		{"some are dropped", chains(forward(false, jump("user")), sub("user", dropSome)), nothing,
-			"note firewall [outside] ip filter forward (forward, priority 0) drops some packets: by which rule isn't judged here | nft list chain ip filter user"},
+			"note firewall [outside] ip filter forward (forward, priority 0) drops packets by conditions that aren't judged here | nft list chain ip filter user"},
 		{"invalid ones are dropped", chains(forward(false, host.Rule{Conditional: true, Later: true, Verdict: "drop"})), nothing, ""},
 		{"some are dropped, to this host's own", chains(forward(false, dropSome)), local, ""},
 		{"prerouting", chains(raw), nothing, "certain firewall [outside] ip raw pre (prerouting, priority -300) drops what no rule in it accepts: policy drop | nft list chain ip raw pre"},
