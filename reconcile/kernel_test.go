@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os/exec"
@@ -19,17 +18,7 @@ import (
 	"pointsman/state"
 )
 
-// checks is how many cases a law is tried with: with nft in each of them, or with
-// whole rulesets under the race detector, a hundred take minutes. -rapid.checks
-// asks for more.
-const checks = "25"
-
-func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", checks); err != nil {
-		panic(err)
-	}
-	lab.Isolated(m)
-}
+func TestMain(m *testing.M) { lab.Isolated(m) }
 
 func openKernel(t testing.TB, f nft.Family) *nft.Kernel {
 	t.Helper()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,11 +22,6 @@ func TestMain(m *testing.M) {
 
 const race = "halt_on_error=1 atexit_sleep_ms=0"
 
-// checks is how many cases a law is tried with: under the race detector a hundred
-// take minutes. Fewer than fifty might leave something out that a law's test
-// wants to have seen. -rapid.checks asks for more.
-const checks = "50"
-
 // withBinary builds the binary once and puts it first in PATH.
 type withBinary struct{ m *testing.M }
 
@@ -36,10 +30,6 @@ type withBinary struct{ m *testing.M }
 const built = "POINTSMAN_TEST_BUILT"
 
 func (w withBinary) Run() int {
-	if err := flag.Set("rapid.checks", checks); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	if os.Getenv(built) != "" {
 		return w.m.Run()
 	}

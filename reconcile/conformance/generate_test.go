@@ -140,7 +140,7 @@ func TestCombinations(t *testing.T) {
 	t.Parallel()
 	rules := compiler{}
 	rapid.Check(t, func(t *rapid.T) {
-		for range 4 { // -rapid.checks asks for more
+		for range 20 {
 			c := drawCombination(t)
 			f := families[rapid.IntRange(0, 1).Draw(t, "family")]
 			proto := oneOf(t, "protocol", protocols...)

@@ -10,7 +10,7 @@ import (
 )
 
 // gitFiles is how many files each revision of the torture changes.
-const gitFiles = 1000
+const gitFiles = 2000
 
 // writeRevision fills a work tree. Every file says which revision it is of,
 // and each revision has some files of its own.
@@ -40,7 +40,7 @@ func pureRevision(s *Snapshot) error {
 	return nil
 }
 
-// A checkout in place of 1,000 files is never read half-way, however often the
+// A checkout in place of 2,000 files is never read half-way, however often the
 // tree is looked at meanwhile: no snapshot mixes revisions or has an empty
 // file.
 func TestWatchGitTorture(t *testing.T) {

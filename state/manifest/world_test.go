@@ -1,11 +1,9 @@
 package manifest
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,17 +14,6 @@ import (
 
 	"pointsman/state"
 )
-
-// tries is how many cases a law is tried with: under the race detector a hundred
-// take a minute. -rapid.checks asks for more.
-const tries = "30"
-
-func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", tries); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
 
 // world draws documents of all kinds: few names, and addresses and ports out
 // of so many, so that they often clash or hardly ever; now and then one is in
