@@ -41,10 +41,18 @@ func (m *members) ahead(now, wall time.Time) map[string]time.Duration {
 	return all
 }
 
-// middle gives the one in the middle. Of two it's the one that is behind: rather
-// does a drain last longer than that it's lost.
-func middle(ahead map[string]time.Duration) time.Duration {
+// neverSet is when no agent ran that told its time: a clock that is behind it was
+// not set since the host booted, which half of a fleet may do at once.
+var neverSet = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// middle gives the one in the middle of those that were set, if any was. Of two
+// it's the one that is behind: rather does a drain last longer than that it's lost.
+func middle(ahead map[string]time.Duration, wall time.Time) time.Duration {
 	all := slices.Sorted(maps.Values(ahead))
+	isSet := func(d time.Duration) bool { return wall.Add(d).After(neverSet) }
+	if first := slices.IndexFunc(all, isSet); first > 0 {
+		all = all[first:]
+	}
 	return all[(len(all)-1)/2]
 }
 
@@ -53,7 +61,7 @@ func middle(ahead map[string]time.Duration) time.Duration {
 // with every answer.
 func (c *Cluster) fleetTime() time.Time {
 	wall := c.cfg.Clock()
-	skew := middle(c.members.ahead(time.Now(), wall))
+	skew := middle(c.members.ahead(time.Now(), wall), wall)
 	if (skew - c.skew).Abs() >= maxSkew {
 		c.skew = skew.Round(time.Second)
 		c.changedLocked()
@@ -65,8 +73,9 @@ func (c *Cluster) fleetTime() time.Time {
 func (c *Cluster) noteClocks() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ahead := c.members.ahead(time.Now(), c.cfg.Clock())
-	mid := middle(ahead)
+	wall := c.cfg.Clock()
+	ahead := c.members.ahead(time.Now(), wall)
+	mid := middle(ahead, wall)
 	for _, name := range slices.Sorted(maps.Keys(ahead)) {
 		off, way := ahead[name]-mid, "ahead of"
 		if off < 0 {

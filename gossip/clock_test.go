@@ -28,8 +28,12 @@ func newSkewed(t *testing.T, ahead ...time.Duration) *skewed {
 	return s
 }
 
+// year is long.
+const year = 366 * 24 * time.Hour
+
+// clock gives a host's time of day. A bubble begins in the year 2000.
 func (s *skewed) clock(i int) time.Time {
-	return time.Now().Add(time.Duration(s.ahead[i].Load()))
+	return time.Now().Add(40*year + time.Duration(s.ahead[i].Load()))
 }
 
 // drainTime is short, as hours of a fleet's life take long even in a bubble.
@@ -51,7 +55,6 @@ func drained(n int) func(*Cluster) bool {
 // A drain lasts as long as was asked for, on all hosts, whatever their clocks
 // say and whoever set it.
 func TestDrainsWithSkewedClocks(t *testing.T) {
-	year := 366 * 24 * time.Hour
 	for name, ahead := range map[string][]time.Duration{
 		"an hour behind":    {0, 0, -time.Hour},
 		"an hour ahead":     {0, 0, time.Hour},
@@ -112,6 +115,63 @@ func TestDrainsWhileAClockIsSet(t *testing.T) {
 				s.until("name none", 2*time.Minute, func(c *Cluster) bool { return !c.has(ClockOff, "") })
 			})
 		})
+	}
+}
+
+// Half a fleet that boots without a time of day loses no drain as it learns it.
+func TestDrainsWhileClocksWereNeverSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSkewed(t, 0, -50*year)
+		defer s.stop()
+		s.drain(1)
+		s.until("know of it", time.Minute, drained(1))
+		s.until("name it", time.Minute, func(c *Cluster) bool { return c.has(ClockOff, hostName(1)) })
+		s.ahead[1].Store(0)
+		time.Sleep(time.Minute)
+		s.until("still have it", time.Second, drained(1))
+		s.until("have it no more", 2*time.Minute, drained(0))
+	})
+}
+
+// A host alone that boots with a clock that is far off keeps its drains, and once
+// its clock is set it can end those that last too long, for all.
+func TestDrainsOfAHostAloneWhoseClockIsSet(t *testing.T) {
+	target := state.DrainTarget{Node: "x"}
+	for _, ahead := range []time.Duration{-50 * year, 3 * year} {
+		now := today.Add(ahead)
+		start := func(dir string) *Cluster {
+			c, err := NewCluster(ClusterConfig{NodeName: "a", StateDir: dir, Clock: func() time.Time { return now }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.expire(time.Now())
+			return c
+		}
+		dir := t.TempDir()
+		if err := start(dir).Drain(state.Drain{Target: target, Until: now.Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		now = today.Add(min(ahead, 0))
+		c := start(dir)
+		if !drained(1)(c) {
+			t.Fatalf("%v: the drain is lost", ahead)
+		}
+		if err := c.Undrain(target); err != nil || !drained(0)(c) {
+			t.Errorf("%v: undrain: %v", ahead, err)
+		}
+		taken(t, c.store.drains[target], now)
+		if err := c.Drain(state.Drain{Target: target, Since: now.Add(3 * year), Until: now.Add(time.Hour)}); err != nil { // a file's, of before
+			t.Errorf("%v: drain again: %v", ahead, err)
+		}
+		taken(t, c.store.drains[target], now)
+	}
+}
+
+// taken fails unless others take a drain.
+func taken(t *testing.T, d *drain, now time.Time) {
+	t.Helper()
+	if read, ok := decodeDrain(d.message); !ok || !(drainMap{}).merge(read, now) {
+		t.Errorf("others don't take it: %+v", d)
 	}
 }
 

@@ -84,7 +84,7 @@ func NewCluster(cfg ClusterConfig) (*Cluster, error) {
 	incarnation, err := c.disk.nextIncarnation()
 	c.store = newStore(cfg.NodeName, incarnation)
 	c.store.member = c.members.known
-	drains, drainsErr := c.disk.drains(cfg.Clock())
+	drains, drainsErr := c.disk.drains()
 	c.store.drains, c.store.drainTime = drains, func(time.Time) time.Time { return c.fleetTime() }
 	c.troubleLocked(BadState, errors.Join(err, drainsErr))
 	return c, nil

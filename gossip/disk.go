@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // disk is what outlives the process: in the state dir, or nowhere.
@@ -77,8 +76,9 @@ func (d disk) saveIncarnation(n uint32) error {
 	return d.write(incarnationFile, []byte(strconv.FormatUint(uint64(n), 10)+"\n"))
 }
 
-// drains reads the drains that were saved. A damaged file has none.
-func (d disk) drains(now time.Time) (drainMap, error) {
+// drains reads the drains that were saved, whatever the time is: it may be a clock's
+// that isn't set yet. A damaged file has none.
+func (d disk) drains() (drainMap, error) {
 	all := drainMap{}
 	data, err := d.read(drainsFile, maxDrainsFile)
 	if data == nil {
@@ -89,8 +89,8 @@ func (d disk) drains(now time.Time) (drainMap, error) {
 	}
 	r := &wireReader{rest: data[8:]}
 	for len(r.rest) > 0 {
-		if drain, ok := decodeDrain(bytes.Clone(r.bytes16())); ok {
-			all.merge(drain, now)
+		if drain, ok := decodeDrain(bytes.Clone(r.bytes16())); ok && len(all) < maxDrains {
+			all[drain.target] = drain
 		}
 	}
 	return all, nil

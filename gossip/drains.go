@@ -233,13 +233,16 @@ func (m drainMap) active(now time.Time, skew time.Duration) map[state.DrainTarge
 	return all
 }
 
-// write gives the entry that replaces the target's, said by a node.
-func (m drainMap) write(d drain, by string) *drain {
+// write gives the entry that replaces the target's, said by a node. It's one that
+// others take, though the one before may be of a time when the clock was ahead.
+func (m drainMap) write(d drain, by string, now time.Time) *drain {
 	d.by, d.keep, d.version = by, max(d.keep, d.until), 1
 	if old := m[d.target]; old != nil {
 		d.version = old.version + 1
 		d.keep = max(d.keep, old.keep)
 	}
+	d.keep = min(d.keep, now.Add(maxKept).Unix())
+	d.since, d.until = min(d.since, now.Unix()), min(d.until, d.keep)
 	return newDrain(d)
 }
 
@@ -249,7 +252,7 @@ func (m drainMap) undrain(t state.DrainTarget, by string, now time.Time) *drain 
 	if old == nil || !old.active(now) {
 		return nil
 	}
-	return m.write(drain{target: t, since: now.Unix(), until: old.until}, by)
+	return m.write(drain{target: t, since: now.Unix(), until: old.until}, by, now)
 }
 
 // ofEarlierBoot gives the drain that this host set for its shutdown, if that is

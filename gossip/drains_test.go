@@ -14,7 +14,7 @@ func TestDrainsMap(t *testing.T) {
 	m := drainMap{}
 	target := state.DrainTarget{Endpoint: netip.MustParseAddrPort("10.0.0.1:80")}
 	set := func(now time.Time, by string, lasts time.Duration) *drain {
-		d := m.write(drain{target: target, drained: true, since: now.Unix(), until: now.Add(lasts).Unix()}, by)
+		d := m.write(drain{target: target, drained: true, since: now.Unix(), until: now.Add(lasts).Unix()}, by, now)
 		if !m.merge(d, now) {
 			t.Fatal("refused")
 		}
@@ -43,7 +43,7 @@ func TestDrainsMap(t *testing.T) {
 
 func TestDrainOfEarlierBootEnds(t *testing.T) {
 	m := drainMap{}
-	m.merge(m.write(drain{target: state.DrainTarget{Node: "a"}, drained: true, boot: "1", until: today.Unix() + 60}, "a"), today)
+	m.merge(m.write(drain{target: state.DrainTarget{Node: "a"}, drained: true, boot: "1", until: today.Unix() + 60}, "a", today), today)
 	for boot, want := range map[string]bool{"1": false, "2": true, "": false} {
 		if _, over := m.ofEarlierBoot("a", boot, today); over != want {
 			t.Errorf("boot %q: over is %v", boot, over)
@@ -107,8 +107,9 @@ func TestDrainThatCannotBeShownIsRefused(t *testing.T) {
 		"the year 292e9":    {drain{target: node, since: 1<<63 - 1}, false},
 		"the year -292e9":   {drain{target: node, since: -1 << 63}, false},
 	} {
-		c.d.until = today.Add(time.Hour).Unix()
-		if _, ok := decodeDrain(drainMap{}.write(c.d, "n").message); ok != c.good {
+		c.d.by, c.d.until = "n", today.Add(time.Hour).Unix()
+		c.d.keep = c.d.until
+		if _, ok := decodeDrain(newDrain(c.d).message); ok != c.good {
 			t.Errorf("%s: %v", name, ok)
 		}
 	}

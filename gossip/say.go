@@ -111,7 +111,7 @@ func (c *Cluster) drain(d state.Drain, boot string) error {
 		}
 		reason := d.Reason[:min(len(d.Reason), maxReason)]
 		return c.store.drains.write(drain{target: d.Target, drained: true, reason: reason, boot: boot,
-			since: d.Since.Add(c.skew).Unix(), until: d.Until.Add(c.skew).Unix(), grace: int64(d.Grace / time.Second), file: d.File}, c.cfg.NodeName)
+			since: d.Since.Add(c.skew).Unix(), until: d.Until.Add(c.skew).Unix(), grace: int64(d.Grace / time.Second), file: d.File}, c.cfg.NodeName, now)
 	})
 }
 

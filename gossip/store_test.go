@@ -72,7 +72,7 @@ func (f *fleet) step(t *rapid.T) {
 		}
 	case "drain", "undrain":
 		target := state.DrainTarget{Node: rapid.SampledFrom([]string{"n0", "n1"}).Draw(t, "target")}
-		d := s.drains.write(drain{target: target, drained: true, since: today.Unix(), until: today.Unix() + 3600}, s.self)
+		d := s.drains.write(drain{target: target, drained: true, since: today.Unix(), until: today.Unix() + 3600}, s.self, today)
 		if action == "undrain" {
 			d = s.drains.undrain(target, s.self, today)
 		}
