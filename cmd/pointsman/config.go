@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -66,11 +67,14 @@ func readConfig(ctx context.Context, path string) ([]byte, error) {
 
 func applyConfig(c *cli.Context, path string, text []byte) error {
 	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil // empty
+	} else if err != nil {
 		return fmt.Errorf("configuration: %s: %w", path, err)
 	}
-	if doc.Kind == 0 {
-		return nil // empty
+	if err := noMore(path, d); err != nil {
+		return fmt.Errorf("configuration: %w", err)
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
@@ -88,6 +92,19 @@ func applyConfig(c *cli.Context, path string, text []byte) error {
 		}
 	}
 	return nil
+}
+
+// noMore refuses what comes after the document that was read: nothing of it would
+// count, and nobody be told.
+func noMore(path string, d *yaml.Decoder) error {
+	var next yaml.Node
+	switch err := d.Decode(&next); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return fmt.Errorf("%s:%d: a second document begins here: put everything into the first", path, next.Line)
 }
 
 // applySetting sets one flag. The file serves several commands, so a setting

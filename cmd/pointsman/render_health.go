@@ -36,6 +36,9 @@ func readSupposed(path string, services []*state.Service) (*state.Health, error)
 	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %s (known are down and drains, both lists)", path, yamlText(err))
 	}
+	if err := noMore(path, d); err != nil {
+		return nil, err
+	}
 	h := &state.Health{Drains: map[state.DrainTarget]*state.Drain{}}
 	for i, text := range file.Drains {
 		kind, name, _ := strings.Cut(text, " ")
