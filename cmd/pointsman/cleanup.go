@@ -12,6 +12,7 @@ import (
 
 	"pointsman/gossip"
 	"pointsman/reconcile"
+	"pointsman/state/manifest"
 )
 
 func cleanupCommand() *cli.Command {
@@ -70,7 +71,11 @@ func removeSocket(path string) error {
 // removeState removes the files that the agent makes, and the directory if
 // nothing else is in it (it may have been given wrongly), nor mounted there.
 func removeState(dir string) error {
-	for _, name := range append(gossip.StateFiles(), lastGoodFile, pastFile, connectionsFile, rulesName, lockFile) {
+	names := append(gossip.StateFiles(), lockFile)
+	for _, name := range []string{lastGoodFile, pastFile, connectionsFile, rulesName} {
+		names = append(names, name, manifest.Unfinished(name))
+	}
+	for _, name := range names {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("state directory: %w", err)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"pointsman/reconcile/lab"
@@ -48,6 +49,32 @@ func TestC56Cleanup(t *testing.T) {
 		}
 		if _, err := os.Stat(a.state); !os.IsNotExist(err) {
 			t.Errorf("%s: the state directory: %v", damage, err)
+		}
+	}
+}
+
+// TestRemoveState: what an agent that was killed leaves goes, and with it the
+// directory. What isn't an agent's stays.
+func TestRemoveState(t *testing.T) {
+	t.Parallel()
+	for _, others := range []string{"", "notes.txt"} {
+		dir := filepath.Join(t.TempDir(), "state")
+		if err := os.MkdirAll(filepath.Join(dir, maintenanceDir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"last-good.yaml", "served.json", "connections.json", "rules.json", "lock", "drains", "drains.new",
+			".last-good.yaml.new", ".served.json.new", ".connections.json.new", ".rules.json.new", "maintenance/10.20.0.11"} {
+			replace(t, filepath.Join(dir, name), "")
+		}
+		if others != "" {
+			replace(t, filepath.Join(dir, others), "")
+		}
+		if err := removeState(dir); err != nil {
+			t.Error(err)
+		}
+		left, err := os.ReadDir(dir)
+		if os.IsNotExist(err) != (others == "") || others != "" && (len(left) != 1 || left[0].Name() != others) {
+			t.Errorf("left: %v, %v", left, err)
 		}
 	}
 }

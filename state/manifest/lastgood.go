@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,29 +160,6 @@ func (g LastGood) WriteFile(path string) error {
 		_, err := g.WriteTo(f)
 		return err
 	})
-}
-
-// ReplaceFile replaces a file by what write writes, so that the old or the new
-// one is there as a whole, whenever the power fails. Until then its name starts
-// with a dot. It's for its owner alone, unless write sees to that.
-func ReplaceFile(path string, write func(*os.File) error) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // readLastGood gives the objects of a file that WriteFile wrote. A file that
