@@ -178,7 +178,11 @@ func askAgent(c *cli.Context) (a doctor.Agent, err error) {
 		return a, fmt.Errorf("state directory: %w", err)
 	}
 	at := c.String("healthz-listen")
-	if a.PID == 0 || at == "" {
+	if a.PID == 0 {
+		a.Elsewhere = hostLocked()
+		return a, nil
+	}
+	if at == "" {
 		return a, nil
 	}
 	a.Healthz = "http://" + reachable(at) + "/healthz"

@@ -91,6 +91,8 @@ func TestDoctorOnAHealthyHost(t *testing.T) {
 	if found := finding(healthy(), "agent"); len(found) != 0 {
 		t.Errorf("%+v", found)
 	}
+	findings, _ := w.seeDoctor(n1, append(flags, "--state-dir", t.TempDir())...)
+	requireFinding(t, findings, "agent", doctor.Warning, "another --state-dir")
 	a.Kill()
 	findings, code := w.seeDoctor(n1, append(flags, "--strict")...)
 	requireFinding(t, findings, "agent", doctor.Warning, "its rules are in place")

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,12 +43,22 @@ func lockState(dir string) (unlock func(), err error) {
 	return func() { f.Close() }, nil
 }
 
+// hostLock is the abstract socket whose name an agent has.
+const hostLock = "@pointsman/agent"
+
+// hostLocked reports whether an agent programs this host, as far as can be read.
+// Nothing is locked for it: an agent may start just now.
+func hostLocked() bool {
+	sockets, _ := os.ReadFile("/proc/thread-self/net/unix") // proc_net(5)
+	return strings.Contains(string(sockets), " "+hostLock+"\n")
+}
+
 // lockHost makes sure that no other agent programs this host, whatever its
 // state directory: two would undo each other's rules for ever. What tells them
 // apart is the network namespace, and so does the name of an abstract socket
 // (unix(7)). The kernel gives it up when the process ends.
 func lockHost() (unlock func(), err error) {
-	l, err := net.Listen("unix", "@pointsman/agent")
+	l, err := net.Listen("unix", hostLock)
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil, fmt.Errorf("%w, with another state directory", errRunning)
 	}

@@ -65,7 +65,9 @@ func render(c *cli.Context) error {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 		rules := nft.Render(reconcile.NewPlanner(f).Plan(in, nil))
 		busy.done()
-		fmt.Fprint(c.App.Writer, rules)
+		if _, err := fmt.Fprint(c.App.Writer, rules); err != nil {
+			return err // half a ruleset may load
+		}
 	}
 	for _, p := range r.Problems {
 		fmt.Fprintln(c.App.ErrWriter, p)

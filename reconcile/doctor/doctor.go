@@ -61,6 +61,9 @@ type Agent struct {
 	Code     int    // of the answer
 	Error    string // why there was none
 	Degraded []string
+
+	// Elsewhere: one runs, but with another state directory than was looked at.
+	Elsewhere bool
 }
 
 // checks are all checks, in the order of their findings. One that finds

@@ -62,6 +62,10 @@ func (p *Patient) node() []Finding {
 func (p *Patient) agent() []Finding {
 	a := p.Agent
 	switch {
+	case a.Elsewhere:
+		return one(Finding{Level: Warning, What: "the agent runs, with another --state-dir than this command was given",
+			Means: "How it is wasn't looked at, and what is said of the rest may be for other flags than it has.",
+			Fix:   []string{"# give this command the agent's flags, or its file:", "pointsman doctor --config FILE"}})
 	case a.PID == 0 && slices.ContainsFunc(p.Chains, isOurs):
 		return one(Finding{Level: Warning, What: "the agent does not run, but its rules are in place",
 			Means: "Services work as they did when it stopped. Nobody follows changes of manifests, of this host's addresses or of the rules.",
