@@ -103,8 +103,8 @@ func approveCommand() *cli.Command {
 		Name:      "approve",
 		Usage:     "let a change through on this host that is held for what it would take away",
 		ArgsUsage: "COMMIT|HASH",
-		Description: "Names what is held, as pointsman status shows it, by its hash or its commit (in full or its\n" +
-			"first digits). It lets that through and nothing else, once. For a whole fleet put a file " + manifest.ApprovalFile + "\n" +
+		Description: "Names what is held, as pointsman status shows it, by its hash, or by its commit or the first\n" +
+			"digits of that. It lets that through and nothing else, once. For a whole fleet put a file " + manifest.ApprovalFile + "\n" +
 			"at the top of the manifests directory instead:\n\n" +
 			"   from: HASH-OR-COMMIT    # that the hosts serve now\n" +
 			"   to: HASH                # that they are to serve (optional; pointsman plan shows it)\n\n" +

@@ -45,7 +45,7 @@ var samples = map[string][]sample{
 	},
 	"get endpoints": {
 		{"The endpoints of one Service", "pointsman get endpoints -n shop web"},
-		{"Those that are not ready", `pointsman get endpoints -o json | jq '.endpoints[] | select(.ready | not)'`},
+		{"Those that are not ready", `pointsman get endpoints -o json | jq '.items[].endpoints[] | select(.conditions.ready | not)'`},
 	},
 	"get services": {
 		{"All Services, and how each fares on this host", "pointsman get services"},

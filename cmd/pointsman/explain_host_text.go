@@ -102,7 +102,9 @@ func routeTexts(routes []routeAnswer) []string {
 		if to[text] == nil {
 			texts = append(texts, text)
 		}
-		to[text] = append(to[text], r.To.String())
+		if a := r.To.String(); !slices.Contains(to[text], a) { // a client may be an endpoint, too
+			to[text] = append(to[text], a)
+		}
 	}
 	for i, text := range texts {
 		all := to[text]

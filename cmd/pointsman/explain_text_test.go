@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,5 +54,24 @@ func TestAskable(t *testing.T) {
 		if got := askable(q); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
+	}
+}
+
+// A client that is an endpoint, too, has one route.
+func TestRouteTexts(t *testing.T) {
+	same := routeAnswer{To: netip.MustParseAddr("10.20.0.11"), Of: ofClient, Link: "eth1"}
+	if got := routeTexts([]routeAnswer{same, same}); !slices.Equal(got, []string{"back to 10.20.0.11: by eth1"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestTroublesBelow(t *testing.T) {
+	at := time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC)
+	once := troubleShown{Kind: "cannot join", Member: "n3", Detail: "refused", Since: at, Count: 1}
+	twice := once
+	twice.Count = 2
+	want := []string{"trouble: cannot join n3 (at 2026-11-30T03:00:00Z): refused", "trouble: cannot join n3 (2 times since 2026-11-30T03:00:00Z): refused"}
+	if got := nodesBelow(&nodesAnswer{Troubles: []troubleShown{once, twice}}); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
 	}
 }

@@ -59,7 +59,11 @@ func nodesBelow(a *nodesAnswer) []string {
 		lines = append(lines, "this host is isolated and judges by itself: "+a.Isolated)
 	}
 	for _, t := range a.Troubles {
-		lines = append(lines, fmt.Sprintf("trouble: %s (%d times since %s): %s", strings.TrimSpace(t.Kind+" "+t.Member), t.Count, timeText(t.Since), t.Detail))
+		often := fmt.Sprintf("%d times since %s", t.Count, timeText(t.Since))
+		if t.Count == 1 {
+			often = "at " + timeText(t.Since)
+		}
+		lines = append(lines, fmt.Sprintf("trouble: %s (%s): %s", strings.TrimSpace(t.Kind+" "+t.Member), often, t.Detail))
 	}
 	return lines
 }

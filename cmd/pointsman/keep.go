@@ -119,9 +119,10 @@ func (s *source) save() {
 	path := filepath.Join(s.stateDir, lastGoodFile)
 	err := errors.Join(s.loader.LastGood().WriteFile(path), s.ledger.past.write(s.stateDir))
 	if err != nil {
-		s.health.Degraded("state directory", err.Error())
+		text := strings.ReplaceAll(err.Error(), "\n", "; ") // it may be two
+		s.health.Degraded("state directory", text)
 		if !s.saveFailed { // the error names another temporary file each time
-			s.log.Error("the last good manifests could not be saved, will try again", "reason", event.StateNotSaved, "error", err, "retry", saveAgain)
+			s.log.Error("the last good manifests could not be saved, will try again", "reason", event.StateNotSaved, "error", text, "retry", saveAgain)
 		}
 		s.saveFailed = true
 		return

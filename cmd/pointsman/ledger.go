@@ -111,7 +111,7 @@ func (l *ledger) approve(name string) (*manifest.Result, error) {
 	case h == nil:
 		return nil, errors.New("no change is held on this host")
 	case !manifest.Names(name, h.to.Hash, h.to.Commit):
-		return nil, fmt.Errorf("%.80q is not what is held, which is %s", name, h.to)
+		return nil, fmt.Errorf("%.80q is not what is held, which is %s: give its whole hash, or the first digits of its commit, 7 at least", name, h.to)
 	}
 	l.take(h.result, h.to)
 	return h.result, nil

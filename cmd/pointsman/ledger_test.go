@@ -145,7 +145,7 @@ func TestLedgerApprove(t *testing.T) {
 	for name, want := range map[string]string{
 		"":          "is not what is held",
 		commitX:     "is not what is held",
-		commitY[:6]: "is not what is held",
+		commitY[:6]: "the first digits of its commit, 7 at least",
 		commitY[:7]: "",
 		commitY:     "",
 		"half":      "",

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // follow resolves the links that were found, those to directories first: a
@@ -86,6 +87,9 @@ func (s *scanner) target(link string) (target, error) {
 		return target{}, vanished(link, readErr)
 	}
 	fault := fmt.Errorf("link to %s: %w", to, withoutPath(err))
+	if strings.HasSuffix(err.Error(), rootEscape) {
+		fault = fmt.Errorf("link to %s, out of the directory", to)
+	}
 	outside, statErr := os.Stat(filepath.Join(s.real, link))
 	switch {
 	case statErr == nil && outside.IsDir():
@@ -95,6 +99,10 @@ func (s *scanner) target(link string) (target, error) {
 	}
 	return target{}, nil
 }
+
+// rootEscape is the end of os.Root's error for a link that leaves the root. It
+// has no name.
+const rootEscape = "path escapes from parent"
 
 // withoutPath gives the bare error of one that names the path too.
 func withoutPath(err error) error {

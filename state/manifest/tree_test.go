@@ -139,8 +139,8 @@ func TestTreeLinksThatLeadAway(t *testing.T) {
 	outside := t.TempDir()
 	writeFile(t, filepath.Join(outside, "secret"), "secret")
 	for _, c := range []struct{ link, target, want string }{
-		{"x.yaml", filepath.Join(outside, "secret"), "link to " + outside},
-		{"x.yaml", "../../../../../../../../etc/hostname", "link to ../../"},
+		{"x.yaml", filepath.Join(outside, "secret"), "link to " + outside + "/secret, out of the directory"},
+		{"x.yaml", "../../../../../../../../etc/hostname", "link to ../../../../../../../../etc/hostname, out of the directory"},
 		{"x.yaml", "nothing", "link to nothing: no such file"},
 		{"x.yaml", "x.yaml", "link to x.yaml: too many"},
 		{"README.md", filepath.Join(outside, "secret"), ""},
