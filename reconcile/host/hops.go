@@ -17,7 +17,8 @@ type Hop struct {
 	To netip.Addr
 
 	// Refusal is empty where there's a way. Forwarded is the same for what a
-	// client From sends, which rules may route by its address and interface.
+	// client From sends, which rules may route by its address and interface; if
+	// there's a way for that, it's the one that the rest is of.
 	Refusal, Forwarded Refusal
 
 	Local   bool // an address of this host
@@ -79,7 +80,7 @@ func ReadWay(q WayQuestions) (Facts, []Hop) {
 		forwarding, _ := Sysctl(linkSysctl(forwardingOf(q.From), back.Link.Name))
 		for i := range hops {
 			if hops[i].Forwarded = hops[i].Refusal; back.Link.Name != "" {
-				hops[i].Forwarded = forwarded(&hops[i], &back, forwarding == "0")
+				hops[i].Forwarded = r.forwarded(&hops[i], &back, forwarding == "0")
 			}
 		}
 		hops = append(hops, back)
@@ -135,28 +136,36 @@ func (r *hopReader) hop(to netip.Addr) Hop {
 		h.Refusal = refusal(err)
 		return h
 	}
-	route := routes[0]
-	r.link(&h, route.LinkIndex)
-	source, _ := netip.AddrFromSlice(route.Src)
-	h.Gateway, h.Source, h.Local = gateway(route.Gw, route.Via), source.Unmap(), route.Type == unix.RTN_LOCAL
-	if !h.Local {
-		next := to
-		if h.Gateway.IsValid() {
-			next = h.Gateway
-		}
-		h.Neighbour = neighbour(next, route.LinkIndex)
-	}
+	source, _ := netip.AddrFromSlice(routes[0].Src)
+	h.Source = source.Unmap()
+	r.by(&h, &routes[0])
 	return h
+}
+
+// by takes a route.
+func (r *hopReader) by(h *Hop, route *netlink.Route) {
+	r.link(h, route.LinkIndex)
+	h.Gateway, h.Local, h.Neighbour = gateway(route.Gw, route.Via), route.Type == unix.RTN_LOCAL, ""
+	if h.Local {
+		return
+	}
+	next := h.To
+	if h.Gateway.IsValid() {
+		next = h.Gateway
+	}
+	h.Neighbour = neighbour(next, route.LinkIndex)
 }
 
 // forwarded asks for the way of what a client sends, if it comes in where
 // answers to it go out. For IPv4 the kernel says the same where forwarding is off
 // as of an unreachable route, and of a packet that the reverse path filter drops
 // the same as of a blackhole: what it sends itself tells them apart.
-func forwarded(h, back *Hop, off bool) Refusal {
-	_, err := netlink.RouteGetWithOptions(h.To.AsSlice(), &netlink.RouteGetOptions{Iif: back.Link.Name, SrcAddr: back.To.AsSlice()})
+func (r *hopReader) forwarded(h, back *Hop, off bool) Refusal {
+	routes, err := netlink.RouteGetWithOptions(h.To.AsSlice(), &netlink.RouteGetOptions{Iif: back.Link.Name, SrcAddr: back.To.AsSlice()})
 	switch {
-	case err == nil:
+	case err == nil && len(routes) > 0:
+		r.by(h, &routes[0])
+		h.Refusal = ""
 		return ""
 	case h.Local, off && errors.Is(err, unix.EHOSTUNREACH):
 		return h.Refusal

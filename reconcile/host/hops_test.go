@@ -35,12 +35,21 @@ func TestReadWay(t *testing.T) {
 		ip(t, "route add "+r)
 		t.Cleanup(func() { ip(t, "route del "+r) })
 	}
+	ip(t, "route add 10.9.0.0/16 via 192.0.2.8 table 77")
+	t.Cleanup(func() { ip(t, "route flush table 77") })
+	for _, r := range []string{"from 192.0.2.77 to 10.9.5.0/24 lookup 77", "iif lo to 10.9.6.0/24 unreachable"} {
+		ip(t, "rule add "+r)
+		t.Cleanup(func() { ip(t, "rule del "+r) })
+	}
+	ip(t, "route add 10.9.5.0/24 via 192.0.2.9", "route add 10.9.6.0/24 via 192.0.2.9")
+	t.Cleanup(func() { ip(t, "route del 10.9.5.0/24", "route del 10.9.6.0/24") })
 	ip(t, "rule add from 192.0.2.77 to 10.9.4.0/24 unreachable", "neigh add 192.0.2.20 lladdr 02:00:00:00:00:01 dev pmw0")
 	t.Cleanup(func() { ip(t, "rule del from 192.0.2.77 to 10.9.4.0/24 unreachable") })
 	run(t, "1", "tee", "/proc/sys/net/ipv4/ip_forward")
 	q := WayQuestions{PerLink: []string{"net.ipv4.conf.%s.forwarding"}, From: netip.MustParseAddr("192.0.2.77")}
 	want := map[string]string{"192.0.2.1": "local", "10.9.1.1": "an unreachable route", "10.9.2.1": "a blackhole route", "10.9.3.1": "a prohibit route",
 		"10.9.9.1": "no route", "fd09:1::1": "an unreachable route", "fd09:2::1": "a blackhole route", "fd09:3::1": "a prohibit route", "fd09:9::1": "no route",
+		"10.9.5.1": "pmw0 veth 192.0.2.8 true ", "10.9.6.1": "pmw0 veth 192.0.2.9 true ",
 		"10.9.4.1": "pmw0 veth 192.0.2.9 true , forwarded: no route", "192.0.2.20": "pmw0 veth invalid IP true ", "192.0.2.77": "pmw0 veth invalid IP true "}
 	for a := range want {
 		if a := netip.MustParseAddr(a); a.Is4() && a != q.From {
