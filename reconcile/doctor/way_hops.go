@@ -27,24 +27,33 @@ func (t *traveller) routes() []Obstacle {
 	}
 	var out []Obstacle
 	if maps.EqualFunc(sent, forwarded, slices.Equal) {
-		out = refused(t.both, sent)
+		out = t.refused(t.both, sent)
 	} else {
-		out = append(refused(t.Elsewhere, forwarded), refused(t.Own, sent)...)
+		out = append(t.refused(t.Elsewhere, forwarded), t.refused(t.Own, sent)...)
 	}
 	return slices.Concat(t.ownRoute(), t.wayBack(), out)
 }
 
 // refused is about endpoints that the kernel has no way to.
-func refused(kinds []string, by map[host.Refusal][]netip.Addr) (out []Obstacle) {
+func (t *traveller) refused(kinds []string, by map[host.Refusal][]netip.Addr) (out []Obstacle) {
 	for _, r := range slices.Sorted(maps.Keys(by)) {
 		f := refusal(r, by[r])
 		f.Means = "Connections that are given to it fail: " + fate(r)
 		if len(by[r]) > 1 {
 			f.Means = "Connections that are given to them fail: " + fate(r)
 		}
-		out = append(out, certain(kinds, "endpoint-route", f)...)
+		out = append(out, t.noWay(kinds, "endpoint-route", by[r][0], f)...)
 	}
 	return out
+}
+
+// noWay is about a way that the kernel refuses, to that address among others.
+func (t *traveller) noWay(kinds []string, check string, to netip.Addr, f Finding) []Obstacle {
+	if !t.hops[to].Selected {
+		return certain(kinds, check, f)
+	}
+	f.Level, f.Means = Problem, f.Means+" Rules of policy routing may have another way for packets by their marks, ports or users, which isn't judged here."
+	return perhaps(kinds, check, f)
 }
 
 // refusal says what is wrong with the way to some addresses, and where to look.
@@ -109,7 +118,7 @@ func (t *traveller) wayBack() []Obstacle {
 	}
 	f := refusal(h.Refusal, []netip.Addr{t.From})
 	f.Means = "Its connections fail: no answer finds the way back to it, whichever endpoint gives it."
-	return certain(t.Elsewhere, "client-route", f)
+	return t.noWay(t.Elsewhere, "client-route", t.From, f)
 }
 
 // nextHop is what packets to some addresses are given to.

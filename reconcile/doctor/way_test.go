@@ -37,6 +37,8 @@ func refuses(r host.Refusal) func(*host.Hop) {
 
 func onlyForwarded(r host.Refusal) func(*host.Hop) { return func(h *host.Hop) { h.Forwarded = r } }
 
+func selected(h *host.Hop) { h.Selected = true }
+
 func isLocalHop(h *host.Hop) { h.Local, h.Link.Name = true, "lo" }
 
 func by(link, kind string) func(*host.Hop) {
@@ -104,6 +106,9 @@ func TestObstacles(t *testing.T) {
 			"certain endpoint-route [outside,this host] this host has no route to 10.20.0.12 | ip route add 10.20.0.12 via GATEWAY dev INTERFACE"},
 		{"no route to any", none, ways(hop("10.20.0.11", refuses(host.NoRoute)), hop("10.20.0.12", refuses(host.NoRoute))), "no route to 10.20.0.11, 10.20.0.12 |"},
 		{"a blackhole", none, hop("10.20.0.12", refuses(host.Blackhole)), "this host's route to 10.20.0.12 is a blackhole route | # which route is it? ; ip route show match 10.20.0.12"},
+		{"a blackhole, and rules for marks", none, ways(hop("10.20.0.12", refuses(host.Blackhole)), hop("10.20.0.12", selected)),
+			"perhaps endpoint-route [outside,this host] this host's route to 10.20.0.12 is a blackhole route"},
+		{"no way back, and rules for marks", none, ways(from("192.0.2.50", "eth0"), hop("192.0.2.50", refuses(host.NoRoute)), hop("192.0.2.50", selected)), "perhaps client-route [192.0.2.50]"},
 		{"a rule for the client", none, ways(from("192.0.2.50", "eth0"), hop("10.20.0.12", onlyForwarded(host.Prohibited))),
 			"certain endpoint-route [192.0.2.50] this host's route to 10.20.0.12 is a prohibit route"},
 		{"a rule for the host", none, ways(from("192.0.2.50", "eth0"), hop("10.20.0.12", refuses(host.NoRoute)), hop("10.20.0.12", onlyForwarded(""))), ""},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -30,6 +31,10 @@ type Hop struct {
 	Gateway, Source netip.Addr
 
 	Neighbour Neighbour
+
+	// Selected: policy routing has rules for what isn't asked about here, as marks,
+	// ports and users. A packet that has them may find another way.
+	Selected bool
 }
 
 // Refusal is why the kernel has no way to an address.
@@ -70,7 +75,7 @@ type WayQuestions struct {
 // and the Hops of the addresses, the client's last. It sends no packet.
 func ReadWay(q WayQuestions) (Facts, []Hop) {
 	f := Facts{Addrs: q.Addrs, Sysctls: map[string]string{}}
-	r := hopReader{links: map[int]Hop{}}
+	r := hopReader{links: map[int]Hop{}, selects: map[int]bool{}}
 	var hops []Hop
 	for _, to := range q.To {
 		hops = append(hops, r.hop(to))
@@ -123,14 +128,30 @@ func linkSysctl(name, link string) string {
 	return fmt.Sprintf(name, strings.ReplaceAll(link, ".", "/"))
 }
 
-// hopReader remembers links.
+// hopReader remembers links, and whether a family has rules that select by what
+// isn't asked about.
 type hopReader struct {
-	links map[int]Hop
+	links   map[int]Hop
+	selects map[int]bool
+}
+
+// selected looks at a family's rules. If they can't be read, none is known of.
+func (r *hopReader) selected(family int) bool {
+	if _, known := r.selects[family]; !known {
+		rules, _ := netlink.RuleList(family)
+		r.selects[family] = slices.ContainsFunc(rules, func(rule netlink.Rule) bool {
+			return !rule.Invert && (rule.Mark != 0 || rule.Tos != 0 || rule.TunID != 0 || rule.IPProto != 0 || rule.Sport != nil || rule.Dport != nil || rule.UIDRange != nil)
+		})
+	}
+	return r.selects[family]
 }
 
 // hop asks for the way of what this host sends itself.
 func (r *hopReader) hop(to netip.Addr) Hop {
-	h := Hop{To: to}
+	h := Hop{To: to, Selected: r.selected(netlink.FAMILY_V4)}
+	if to.Is6() {
+		h.Selected = r.selected(netlink.FAMILY_V6)
+	}
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 {
 		h.Refusal = refusal(err)

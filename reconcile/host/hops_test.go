@@ -84,6 +84,18 @@ func TestReadWay(t *testing.T) {
 	}
 }
 
+// TestReadWaySelected: rules that look at more than addresses and interfaces.
+func TestReadWaySelected(t *testing.T) {
+	for rule, want := range map[string]bool{"from 192.0.2.0/24 lookup 78": false, "not fwmark 5 lookup 78": false, "fwmark 5/7 lookup 78": true,
+		"ipproto tcp lookup 78": true, "dport 80 lookup 78": true, "uidrange 1-2 lookup 78": true} {
+		ip(t, "rule add "+rule)
+		_, hops := ReadWay(WayQuestions{To: []netip.Addr{netip.MustParseAddr("192.0.2.20"), netip.MustParseAddr("2001:db8::9")}})
+		if ip(t, "rule del "+rule); hops[0].Selected != want || hops[1].Selected {
+			t.Errorf("%s: %+v", rule, hops)
+		}
+	}
+}
+
 // TestNeighbour: who was asked for and didn't answer.
 func TestNeighbour(t *testing.T) {
 	veth(t, "pmn0", "pmn1")
