@@ -85,7 +85,11 @@ func (l logLine) hint() hint {
 	switch {
 	case strings.Contains(l.text, "no installed keys could decrypt") || strings.HasPrefix(l.text, "Decrypt packet failed"),
 		strings.Contains(l.text, "encryption is configured but remote state is not encrypted"):
-		h.trouble = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted with a key that isn't in this host's keyring, or not at all"}
+		member := between(l.text, "Push/Pull with ", " failed")
+		if member == "" && !l.from.IsValid() {
+			break // about nobody in particular; why a join fails is told by who tried
+		}
+		h.trouble = Trouble{Kind: CannotDecrypt, Member: member, Address: l.from, Detail: "its packets are encrypted with a key that isn't in this host's keyring, or not at all"}
 	case strings.Contains(l.text, "remote state is encrypted and encryption is not configured"):
 		h.trouble = Trouble{Kind: CannotDecrypt, Address: l.from, Detail: "its packets are encrypted, and this host has no keyring"}
 	case strings.Contains(l.text, "with unacceptable label"):

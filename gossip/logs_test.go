@@ -16,6 +16,8 @@ func TestLogHints(t *testing.T) {
 	}{
 		"[ERR] memberlist: Decrypt packet failed: no installed keys could decrypt the message from=10.0.0.7:7946\n":                {kind: CannotDecrypt, from: "10.0.0.7"},
 		"[ERR] memberlist: failed to receive: encryption is configured but remote state is not encrypted from=[2001:db8::7]:33124": {kind: CannotDecrypt, from: "2001:db8::7"},
+		"[ERR] memberlist: Push/Pull with n7 failed: no installed keys could decrypt the message":                                  {kind: CannotDecrypt, member: "n7"},
+		"[ERR] memberlist: Failed fallback TCP ping: timeout 500ms: no installed keys could decrypt the message":                   {},
 		"[WARN] memberlist: Was able to connect to n7 over TCP but UDP probes failed, network may be misconfigured":                {kind: UDPBlocked, member: "n7"},
 		"[ERR] memberlist: discarding packet with unacceptable label \"pointsman/other\": from=10.0.0.7:7946":                      {kind: OtherFleet, from: "10.0.0.7"},
 		"[INFO] memberlist: Suspect n7 has failed, no acks received":                                                               {suspect: "n7"},

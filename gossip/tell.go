@@ -53,11 +53,14 @@ func (c *Cluster) tellRemoved(peers map[string]Peer) {
 
 // tellTrouble logs what is wrong with another host.
 func (c *Cluster) tellTrouble(t Trouble) {
-	object := ""
+	object, address := "", ""
 	if t.Member != "" {
 		object = "Node " + t.Member
 	}
-	c.cfg.Log.Warn("gossip: "+string(t.Kind), "reason", event.FleetTrouble, "object", object, "member", t.Member, "address", t.Address, "detail", t.Detail)
+	if t.Address.IsValid() {
+		address = t.Address.String()
+	}
+	c.cfg.Log.Warn("gossip: "+string(t.Kind), "reason", event.FleetTrouble, "object", object, "member", t.Member, "address", address, "detail", t.Detail)
 }
 
 // tellDrains logs what is drained now and wasn't, and the other way round.
