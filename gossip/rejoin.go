@@ -119,6 +119,14 @@ func (c *Cluster) joinOne(ctx context.Context, list *memberlist.Memberlist, host
 	}
 	c.counts.RejoinsFailed++
 	c.cfg.Log.Debug("gossip: join", "at", t, "error", err)
+	c.cannotJoin(t, err)
+}
+
+// cannotJoin takes notice of it, unless the host has come by itself meanwhile.
+func (c *Cluster) cannotJoin(t target, err error) {
+	if c.members.aliveAt(t.address) {
+		return
+	}
 	c.view = nil
 	c.troubles.note(Trouble{Kind: CannotJoin, Member: t.name, Address: t.address.Addr(), Detail: err.Error()}, time.Now())
 }

@@ -49,3 +49,14 @@ func TestTroublesAreShownOnTerminals(t *testing.T) {
 		t.Errorf("%.100q, %d bytes: %q", got.Member, len(got.Member), got.Detail)
 	}
 }
+
+// A host that came while it was asked in vain is no trouble.
+func TestCannotJoin(t *testing.T) {
+	at := netip.MustParseAddrPort("10.0.0.7:7946")
+	for alive, want := range map[bool]int{true: 0, false: 1} {
+		c := &Cluster{troubles: troubles{}, members: &members{self: "n1", all: map[string]*memberEntry{"n7": {alive: alive, address: at}}}}
+		if c.cannotJoin(target{"n7", at}, os.ErrDeadlineExceeded); len(c.troubles) != want {
+			t.Errorf("alive %v: %+v", alive, c.troubles.list(nil))
+		}
+	}
+}
