@@ -135,7 +135,7 @@ func fleetText(s *gossip.Status) string {
 		texts = append(texts, "this host judges by itself alone: "+s.Isolated)
 	}
 	if absent := s.Absent(); len(absent) > 0 {
-		texts = append(texts, fmt.Sprintf("%d of %d hosts are absent (%s)", len(absent), s.Known, shortList(absent)))
+		texts = append(texts, fmt.Sprintf("%d of %d hosts absent (%s)", len(absent), s.Known, shortList(absent)))
 	}
 	for _, t := range s.View.Troubles {
 		texts = append(texts, fmt.Sprintf("%s: %s", strings.TrimSpace(string(t.Kind)+" "+subject(t)), t.Detail))

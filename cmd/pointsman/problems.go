@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,23 +69,35 @@ type problemRow struct {
 	File     string `json:"file,omitempty"` // file:line
 	Object   string `json:"object,omitempty"`
 	Text     string `json:"problem"`
+
+	subject string // by which those who watch know it again, if it isn't the text
 }
 
 func problemRows(a *problemsAnswer) []problemRow {
 	var rows []problemRow
 	for _, p := range a.Problems {
-		rows = append(rows, problemRow{p.Severity, fmt.Sprintf("%s:%d", p.File, p.Line), p.object(), p.text()})
+		rows = append(rows, problemRow{Severity: p.Severity, File: fmt.Sprintf("%s:%d", p.File, p.Line), Object: p.object(), Text: p.text()})
 	}
 	for _, s := range a.Stale {
-		rows = append(rows, problemRow{"stale", "", s, "its last good version is served"})
+		rows = append(rows, problemRow{Severity: "stale", Object: s, Text: "its last good version is served"})
 	}
 	if a.Held != nil {
 		for _, l := range a.Held.lines() {
-			rows = append(rows, problemRow{l[0], "", "", l[1]})
+			rows = append(rows, problemRow{Severity: l[0], Text: l[1]})
 		}
 	}
-	for _, text := range a.Trouble {
-		rows = append(rows, problemRow{"trouble", "", "", text})
+	return append(rows, troubleRows(a.Trouble)...)
+}
+
+// troubleRows are those of what is wrong with this host: "what: why", of which the
+// why may be another at each try.
+func troubleRows(texts []string) []problemRow {
+	var rows []problemRow
+	told := map[string]int{}
+	for _, text := range texts {
+		what, _, _ := strings.Cut(text, ": ")
+		told[what]++
+		rows = append(rows, problemRow{Severity: "trouble", Text: text, subject: fmt.Sprint(what, " ", told[what])})
 	}
 	return rows
 }
@@ -101,7 +114,7 @@ func getProblemsCommand() *cli.Command {
 	}, resource[problemsAnswer, problemRow]{
 		name: "problems", path: "/v1/problems",
 		rows: problemRows,
-		key:  func(r *problemRow) string { return r.Severity + r.File + r.Object + r.Text },
+		key:  func(r *problemRow) string { return r.Severity + r.File + r.Object + cmp.Or(r.subject, r.Text) },
 		columns: []column[problemRow]{
 			{head: "SEVERITY", text: func(r *problemRow) string { return r.Severity }},
 			{head: "FILE", text: func(r *problemRow) string { return r.File }},

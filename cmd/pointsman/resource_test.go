@@ -51,6 +51,19 @@ func TestWatchedProblem(t *testing.T) {
 	}
 }
 
+// TestTroubleIsKnownAgain: a trouble that tells of each try is one that changed for
+// those who watch, and two of one name are two.
+func TestTroubleIsKnownAgain(t *testing.T) {
+	t.Parallel()
+	var subjects []string
+	for _, r := range troubleRows([]string{"nftables: no (3 failures in a row)", "nftables: a change waits: for nft", "fleet: alone", "stuck"}) {
+		subjects = append(subjects, r.subject)
+	}
+	if want := []string{"nftables 1", "nftables 2", "fleet 1", "stuck 1"}; !slices.Equal(subjects, want) {
+		t.Errorf("%q, not %q", subjects, want)
+	}
+}
+
 // TestNodePortsThatNothingAnswers: they are told if no family answers; of one family
 // that doesn't, nothing is.
 func TestNodePortsThatNothingAnswers(t *testing.T) {
