@@ -130,6 +130,7 @@ type explaining struct {
 	claim   claim
 	want    view
 	have    view // of what the kernel holds
+	near    *near
 }
 
 // claim is a frontend and the Service port that it is of.

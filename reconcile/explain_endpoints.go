@@ -241,25 +241,37 @@ func causeReason(c *state.Cause) Reason {
 	return Reason{whyDrained, text}
 }
 
+// near is what policy Cluster chooses of a Service port's ready endpoints.
+type near struct {
+	chosen  map[netip.AddrPort]bool
+	byNodes bool // all of them have a hint for this node
+}
+
+// nearness is looked for once, as there may be thousands of endpoints.
+func (x *explaining) nearness() *near {
+	if x.near != nil {
+		return x.near
+	}
+	x.near = &near{chosen: map[netip.AddrPort]bool{}, byNodes: true}
+	for _, a := range choose(x.claim.port.Endpoints, x.q.To.Addr().Is6(), x.Input.Node).cluster {
+		x.near.chosen[a] = true
+	}
+	for i := range x.claim.port.Endpoints {
+		if e := &x.claim.port.Endpoints[i]; x.near.chosen[e.Address] && !slices.Contains(e.HintNodes, x.Input.Node.Name) {
+			x.near.byNodes = false
+		}
+	}
+	return x.near
+}
+
 // distance says why a ready endpoint is too far: the hints of all are followed.
 func (x *explaining) distance(e *state.Endpoint) []Reason {
-	chosen := choose(x.claim.port.Endpoints, x.q.To.Addr().Is6(), x.Input.Node)
-	if slices.Contains(chosen.cluster, e.Address) {
+	near, node := x.nearness(), x.Input.Node
+	if near.chosen[e.Address] {
 		return nil
 	}
-	node := x.Input.Node
-	if len(e.HintNodes) > 0 && !slices.Contains(e.HintNodes, node.Name) && x.hintsDecide(chosen.cluster, func(e *state.Endpoint) bool { return slices.Contains(e.HintNodes, node.Name) }) {
+	if len(e.HintNodes) > 0 && !slices.Contains(e.HintNodes, node.Name) && near.byNodes {
 		return []Reason{{whyOtherNode, "is meant for " + strings.Join(e.HintNodes, ", ") + ", and this is " + node.Name}}
 	}
 	return []Reason{{whyOtherZone, fmt.Sprintf("is meant for zone %s, and this is zone %s", strings.Join(e.HintZones, ", "), node.Zone)}}
-}
-
-// hintsDecide reports whether all chosen endpoints have a hint that matches.
-func (x *explaining) hintsDecide(chosen []netip.AddrPort, matches func(*state.Endpoint) bool) bool {
-	for i := range x.claim.port.Endpoints {
-		if e := &x.claim.port.Endpoints[i]; slices.Contains(chosen, e.Address) && !matches(e) {
-			return false
-		}
-	}
-	return true
 }
