@@ -137,7 +137,7 @@ func TestFindings(t *testing.T) {
 		{"many addresses", "node", manyAddrs, Warning, "NodePorts answer on 20 addresses"},
 		{"agent stopped", "agent", func(p *Patient) { p.Agent = Agent{}; p.Chains = []host.Chain{{Family: "ip", Table: "pointsman"}} }, Warning, "systemctl start"},
 		{"agent never ran", "agent", func(p *Patient) { p.Agent = Agent{} }, Note, "does not run"},
-		{"agent unseen", "agent", func(p *Patient) { p.Agent, p.Unread = Agent{}, []string{"nf_tables: no"} }, Note, "wasn't found out"},
+		{"agent unseen", "agent", func(p *Patient) { p.Agent, p.Unread = Agent{Elsewhere: true}, []string{"nf_tables: no"} }, Note, "wasn't found out"},
 		{"agent elsewhere", "agent", func(p *Patient) { p.Agent = Agent{Elsewhere: true} }, Warning, "another --state-dir"},
 		{"agent without healthz", "agent", func(p *Patient) { p.Agent = Agent{PID: 42} }, OK, "turned off"},
 		{"agent silent", "agent", func(p *Patient) { p.Agent.Error = "refused" }, Warning, "does not answer: refused"},

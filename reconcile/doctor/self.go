@@ -62,6 +62,8 @@ func (p *Patient) node() []Finding {
 func (p *Patient) agent() []Finding {
 	a := p.Agent
 	switch {
+	case a.PID == 0 && p.missing([]string{"nf_tables"}) != "": // without root nobody's open files are seen, either
+		return one(Finding{Level: Note, What: "how the agent is wasn't found out: that takes root"})
 	case a.Elsewhere:
 		return one(Finding{Level: Warning, What: "the agent runs, with another --state-dir than this command was given",
 			Means: "How it is wasn't looked at, and what is said of the rest may be for other flags than it has.",
@@ -70,8 +72,6 @@ func (p *Patient) agent() []Finding {
 		return one(Finding{Level: Warning, What: "the agent does not run, but its rules are in place",
 			Means: "Services work as they did when it stopped. Nobody follows changes of manifests, of this host's addresses or of the rules.",
 			Fix:   []string{"systemctl start pointsman", "# or, to have the rules removed:", "pointsman cleanup"}})
-	case a.PID == 0 && p.missing([]string{"nf_tables"}) != "": // nor is another's open file seen then
-		return one(Finding{Level: Note, What: "whether the agent runs wasn't found out: that takes root"})
 	case a.PID == 0:
 		return one(Finding{Level: Note, What: "the agent does not run, and there are no rules of its"})
 	case a.Healthz == "":
