@@ -198,12 +198,12 @@ func (r *hopReader) forwarded(h, back *Hop, off bool) Refusal {
 
 // link adds what is known of a link.
 func (r *hopReader) link(h *Hop, index int) {
-	known, ok := r.links[index]
-	if l, err := netlink.LinkByIndex(index); !ok && err == nil {
-		known = Hop{Link: Link{Name: l.Attrs().Name, Kind: l.Type()}, Carrier: l.Attrs().RawFlags&unix.IFF_LOWER_UP != 0}
-		r.links[index] = known
+	if _, known := r.links[index]; !known {
+		if l, err := netlink.LinkByIndex(index); err == nil {
+			r.links[index] = Hop{Link: Link{Name: l.Attrs().Name, Kind: l.Type()}, Carrier: l.Attrs().RawFlags&unix.IFF_LOWER_UP != 0}
+		}
 	}
-	h.Link, h.Carrier = known.Link, known.Carrier
+	h.Link, h.Carrier = r.links[index].Link, r.links[index].Carrier
 }
 
 // refusal reads the kernel's error (fib_props and ip6_rt_type_to_error).
