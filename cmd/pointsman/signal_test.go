@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +21,7 @@ func TestSecondSignal(t *testing.T) {
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("pointsman", "get", "nodes", "--config", pipe)
+	cmd := exec.Command("pointsman", "render", "--health", pipe, "../../examples/quickstart/manifests")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,5 +44,33 @@ func TestSecondSignal(t *testing.T) {
 	}
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != unix.SIGINT {
 		t.Errorf("it ended as %v", cmd.ProcessState)
+	}
+}
+
+// TestSignalWhileSettingsAreRead: a pipe that nobody writes to is waited for until the
+// first signal.
+func TestSignalWhileSettingsAreRead(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	interrupted := errors.New("interrupted")
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := readConfig(ctx, pipe)
+		ended <- err
+	}()
+	writer := must[*os.File](t)(os.OpenFile(pipe, os.O_WRONLY, 0)) // waits for who reads
+	defer writer.Close()
+	interrupt(interrupted)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, interrupted) {
+			t.Error(err)
+		}
+	case <-time.After(deadline):
+		t.Error("it's still read")
 	}
 }
