@@ -72,7 +72,7 @@ func (l *lookout) fares(s *state.Service) (texts []string) {
 		texts = append(texts, "drained")
 	}
 	if kept {
-		texts = append(texts, "kept anyway")
+		texts = append(texts, "failing, served all the same")
 	}
 	return append(texts, l.nowhere(s)...)
 }
