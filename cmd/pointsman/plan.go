@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -128,21 +127,11 @@ func planned(c *cli.Context) (*manifest.Snapshot, error) {
 
 // fetched gives the manifests of a commit that pointsman sync has fetched.
 func fetched(ctx context.Context, dest, commit string) (*manifest.Snapshot, error) {
-	dir, err := os.MkdirTemp("", "pointsman-plan-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	tree := filepath.Join(dir, "tree")
-	id, err := gitsync.Extract(ctx, dest, commit, tree)
+	s, err := extracted(func(tree string) (string, error) { return gitsync.Extract(ctx, dest, commit, tree) })
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dest, err)
 	}
-	s, err := manifest.ReadDir(tree)
-	if err == nil {
-		s.Commit = id
-	}
-	return s, err
+	return s, nil
 }
 
 // basis is what a plan compares with.

@@ -13,6 +13,15 @@ import (
 	"strings"
 )
 
+// write writes a commit's files, or refuses it for where they lead.
+func (s *session) write(ctx context.Context, commit string, files []entry, dir string) error {
+	err := s.extract(ctx, files, dir)
+	if bad := (*badLink)(nil); errors.As(err, &bad) {
+		return &Refusal{commit, bad.Error()}
+	}
+	return err
+}
+
 // extract writes files as the commit has them, byte for byte. It asks for blobs:
 // git archive and git checkout obey .gitattributes, by which a repository has
 // its files rewritten on the way.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +76,11 @@ func TestAttributesFiltersAndSubmodules(t *testing.T) {
 	w.must(err)
 	w.must(os.WriteFile(config, []byte(string(text)+strings.NewReplacer("TRAP", command, "HOOKS", filepath.Dir(command)).Replace(evil)), 0o644))
 	w.wantCurrent(id)
+	of := filepath.Join(t.TempDir(), "tree")
+	w.must(Tree{GitDir: filepath.Join(w.origin, ".git"), Commit: id}.Extract(t.Context(), of))
+	if got := read(t, of); !maps.Equal(got, w.trees[id]) {
+		t.Errorf("the repository's own: %q", got)
+	}
 	record, err := readRecord(filepath.Join(w.cfg.Dest, "current"))
 	if err != nil || len(record.Skipped) != 1 || record.Skipped[0] != "sub" {
 		t.Errorf("%+v, %v", record, err)

@@ -21,16 +21,10 @@ func Extract(ctx context.Context, dest, commit, dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("nothing is published yet: %w", err)
 	}
-	here, err := parseRemote(dest)
+	s, err := reader(filepath.Join(dest, repoDir), published.Path)
 	if err != nil {
 		return "", err
 	}
-	env, err := here.environment(Access{}, os.Getenv)
-	if err != nil {
-		return "", err
-	}
-	s := &session{cfg: Config{Dest: dest, Path: published.Path}, status: &status}
-	s.git = &git{dir: filepath.Join(dest, repoDir), env: env, config: settings(here.transport), largest: maxFile}
 	name := commit
 	if commit == status.Ref {
 		name = fetchedRef
@@ -39,9 +33,45 @@ func Extract(ctx context.Context, dest, commit, dir string) (string, error) {
 	if err != nil || !isCommit(id) {
 		return "", fmt.Errorf("sync has fetched no commit %q", commit)
 	}
-	files, _, err := s.content(ctx, id)
+	return id, s.read(ctx, id, dir)
+}
+
+// Tree is a directory of a commit in any repository of this host.
+type Tree struct {
+	GitDir string // an absolute path: git rev-parse --absolute-git-dir
+	Commit string // in full
+	Path   string // of the directory in the commit, "" for all of it
+}
+
+// Extract writes the tree to a new directory, as Sync would publish it. The
+// repository's configuration and the user's have no say in that, and nothing is
+// fetched that a partial clone lacks.
+func (t Tree) Extract(ctx context.Context, dir string) error {
+	s, err := reader(t.GitDir, t.Path)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return id, s.extract(ctx, files, dir)
+	return s.read(ctx, t.Commit, dir)
+}
+
+// reader is a session that reads a directory of the commits of a repository.
+func reader(gitDir, path string) (*session, error) {
+	here, err := parseRemote(gitDir)
+	if err != nil {
+		return nil, err
+	}
+	env, err := here.environment(Access{}, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	g := &git{dir: gitDir, env: env, config: settings(here.transport), largest: maxFile}
+	return &session{cfg: Config{Path: path}, git: g}, nil
+}
+
+func (s *session) read(ctx context.Context, commit, dir string) error {
+	files, _, err := s.content(ctx, commit)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, commit, files, dir)
 }

@@ -197,10 +197,7 @@ func errorsText(errs []string) string {
 func (s *session) replace(ctx context.Context, p *Published, files []entry) error {
 	s.cfg.progress("writing %d files", len(files))
 	s.cfg.step("extract")
-	if err := s.extract(ctx, files, s.draft()); err != nil {
-		if bad := (*badLink)(nil); errors.As(err, &bad) {
-			return &Refusal{p.Commit, bad.Error()}
-		}
+	if err := s.write(ctx, p.Commit, files, s.draft()); err != nil {
 		return err
 	}
 	s.cfg.progress("judging %d files", len(files))
