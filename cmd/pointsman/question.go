@@ -171,9 +171,8 @@ func (q *question) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case a.missing != "" && seen == "":
 		http.Error(w, a.missing, http.StatusNotFound)
 		return
-	case wait > 0:
-		w.Header().Set("ETag", a.tag)
 	}
+	w.Header().Set("ETag", a.tag)
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(a.text) // that the asker has gone is nobody's concern
 	runtime.KeepAlive(a)   // as long as it's being told, others get the same

@@ -63,12 +63,12 @@ func (s *saying) ask(ctx context.Context, query, seen string) (got, tag string) 
 func TestQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSaying("a")
-		if got, tag := s.ask(t.Context(), "", ""); got != "200 \"a\"\n" || tag != "" {
+		got, tag := s.ask(t.Context(), "", "")
+		if got != "200 \"a\"\n" || tag == "" {
 			t.Errorf("without waiting: %q, tag %q", got, tag)
 		}
-		got, tag := s.ask(t.Context(), "wait=10s", "")
-		if got != "200 \"a\"\n" || tag == "" {
-			t.Errorf("at first: %q, tag %q", got, tag)
+		if got, first := s.ask(t.Context(), "wait=10s", ""); got != "200 \"a\"\n" || first != tag {
+			t.Errorf("at first: %q, tag %q", got, first)
 		}
 		began := time.Now()
 		if got, _ := s.ask(t.Context(), "wait=10s", tag); got != "304 " || time.Since(began) != 10*time.Second {
