@@ -38,13 +38,24 @@ func newActivity(c *cli.Context) *activity {
 	if !ok || !isTerminal(f) || os.Getenv("TERM") == "dumb" || c.String("log-format") == "json" {
 		return nil
 	}
-	return &activity{terminal: f, width: func() int {
-		size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-		if err != nil || size.Col == 0 {
-			return 80
+	return &activity{terminal: f, width: func() int { return widthOf(f) }}
+}
+
+// widthOf gives a terminal's columns, 80 where they can't be known.
+func widthOf(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
+			return int(size.Col)
 		}
-		return int(size.Col)
-	}}
+	}
+	return 80
+}
+
+// fitting cuts a text that is one line of a terminal. The last column stays free, for
+// some terminals go on to the next line once it's filled.
+func fitting(text string, width int) string {
+	runes := []rune(text)
+	return string(runes[:min(len(runes), max(width-1, 0))])
 }
 
 // aside has a terminal that waits (after Ctrl-S, or behind a connection that
@@ -133,12 +144,8 @@ func (a *activity) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// draw leaves the last column free, for some terminals go on to the next line
-// once it's filled.
 func (a *activity) draw() {
-	text := []rune(a.text)
-	text = text[:min(len(text), max(a.width()-1, 0))]
-	fmt.Fprintf(a.terminal, "\r\x1b[K%s", string(text))
+	fmt.Fprintf(a.terminal, "\r\x1b[K%s", fitting(a.text, a.width()))
 	a.shown = true
 }
 

@@ -251,7 +251,7 @@ const progressEvery = 5 * time.Second
 func (p *progress) show(text string, now time.Time) {
 	switch {
 	case p.terminal:
-		fmt.Fprintf(p.w, "\r%s\x1b[K", text)
+		fmt.Fprintf(p.w, "\r%s\x1b[K", fitting(text, widthOf(p.w)))
 	case text != p.last && now.Sub(p.at) >= progressEvery:
 		p.last, p.at = text, now
 		fmt.Fprintln(p.w, "pointsman:", text)

@@ -147,6 +147,16 @@ func TestProgressInALog(t *testing.T) {
 	}
 }
 
+// TestProgressOnATerminal: a line that went on to the next would stay.
+func TestProgressOnATerminal(t *testing.T) {
+	var out bytes.Buffer
+	p := progress{w: &out, terminal: true}
+	p.show(strings.Repeat("ä", 200), time.Now())
+	if got, want := out.String(), "\r"+strings.Repeat("ä", 79)+"\x1b[K"; got != want {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestLeftIsBounded: what thousands of hosts and clients have left fits a screen.
 func TestLeftIsBounded(t *testing.T) {
 	a := &leftAnswer{Drained: true}
