@@ -134,6 +134,8 @@ func TestFindings(t *testing.T) {
 		{"localhost", "node", func(p *Patient) { p.NodeName = "localhost" }, Warning, "hostnamectl"},
 		{"unknown node", "node", func(p *Patient) { p.NodeNames, p.Manifests = []string{"n2", "n3"}, true }, Warning, "no Node manifest is named n1 (there are n2, n3)"},
 		{"known node", "node", func(p *Patient) { p.NodeNames, p.Manifests = []string{"n1"}, true }, OK, "192.0.2.11, 2001:db8::11"},
+		{"another host's address", "node", func(p *Patient) { p.InternalIPs = []netip.Addr{addr("192.0.2.99")} }, Warning, "has no address of this host, but 192.0.2.99"},
+		{"one of its addresses", "node", func(p *Patient) { p.InternalIPs = []netip.Addr{addr("192.0.2.99"), addr("192.0.2.11")} }, OK, "InternalIP of the Node manifest"},
 		{"many addresses", "node", manyAddrs, Warning, "NodePorts answer on 20 addresses"},
 		{"agent stopped", "agent", func(p *Patient) { p.Agent = Agent{}; p.Chains = []host.Chain{{Family: "ip", Table: "pointsman"}} }, Warning, "systemctl start"},
 		{"agent never ran", "agent", func(p *Patient) { p.Agent = Agent{} }, Note, "does not run"},

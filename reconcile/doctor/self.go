@@ -51,6 +51,10 @@ func (p *Patient) node() []Finding {
 		return one(Finding{Level: Warning, What: fmt.Sprintf("no Node manifest is named %s (there are %s)", p.NodeName, some(p.NodeNames)),
 			Means: "The endpoints of this host are not local to it, if nodeName calls it by another name; and its InternalIPs and zone are not known.",
 			Fix:   []string{"# in /etc/pointsman/config.yaml:", "node-name: NAME"}})
+	case len(p.InternalIPs) > 0 && !slices.ContainsFunc(p.InternalIPs, p.Addrs.Has):
+		return one(Finding{Level: Warning, What: fmt.Sprintf("the Node manifest of %s has no address of this host, but %s", p.NodeName, some(p.InternalIPs)),
+			Means: "NodePorts answer elsewhere than it says, and the other hosts don't find this one by it, or take it for another.",
+			Fix:   []string{"# is it the right node? Else correct the manifest's InternalIP, or, in /etc/pointsman/config.yaml:", "node-name: NAME"}})
 	case len(addrs) > manyAddresses:
 		return one(Finding{Level: Warning, What: fmt.Sprintf("NodePorts answer on %d addresses: %s", len(addrs), some(addrs)),
 			Means: "Every NodePort has rules for each of them, and each of its health check ports a listener.",
