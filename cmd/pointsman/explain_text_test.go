@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"pointsman/gossip"
 	"pointsman/reconcile"
 )
 
@@ -73,5 +74,14 @@ func TestTroublesBelow(t *testing.T) {
 	want := []string{"trouble: cannot join n3 (at 2026-11-30T03:00:00Z): refused", "trouble: cannot join n3 (2 times since 2026-11-30T03:00:00Z): refused"}
 	if got := nodesBelow(&nodesAnswer{Troubles: []troubleShown{once, twice}}); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// Details have commas of their own.
+func TestFleetText(t *testing.T) {
+	s := &gossip.Status{Isolated: "why", Known: 2, View: &gossip.View{Absent: []string{"n2"},
+		Troubles: []gossip.Trouble{{Kind: gossip.CannotJoin, Member: "n2", Detail: "no, and no"}}}}
+	if got, want := fleetText(s), "this host judges by itself alone: why; 1 of 2 hosts absent (n2); cannot join n2: no, and no"; got != want {
+		t.Errorf("%q, not %q", got, want)
 	}
 }

@@ -140,7 +140,7 @@ func fleetText(s *gossip.Status) string {
 	for _, t := range s.View.Troubles {
 		texts = append(texts, fmt.Sprintf("%s: %s", strings.TrimSpace(string(t.Kind)+" "+subject(t)), t.Detail))
 	}
-	return shortList(texts)
+	return shortened(texts, "; ")
 }
 
 // subject names the host that a trouble is with, by its address if it has no
@@ -153,10 +153,12 @@ func subject(t gossip.Trouble) string {
 }
 
 // shortList joins the first texts, and counts the others.
-func shortList(texts []string) string {
+func shortList(texts []string) string { return shortened(texts, ", ") }
+
+func shortened(texts []string, separator string) string {
 	const most = 5
 	if n := len(texts) - most; n > 0 {
 		texts = append(texts[:most:most], fmt.Sprintf("%d more", n))
 	}
-	return strings.Join(texts, ", ")
+	return strings.Join(texts, separator)
 }
