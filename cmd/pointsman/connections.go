@@ -89,7 +89,7 @@ func (a *agent) countConnections(c *cli.Context, registry prometheus.Registerer)
 // readTotals reads the totals that the last process left; without them they
 // begin with what the kernel holds.
 func readTotals(path string) (*reconcile.Totals, error) {
-	f, err := os.Open(path)
+	f, err := manifest.OpenRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return reconcile.NewTotals(), nil
 	}

@@ -68,7 +68,7 @@ func (p past) find(hash string) (pastState, bool) {
 // host without a past, and so, with an error to be told, is one that is damaged.
 func readPast(dir string) (past, error) {
 	path := filepath.Join(dir, pastFile)
-	f, err := os.Open(path)
+	f, err := manifest.OpenRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return past{}, nil
 	}

@@ -38,7 +38,7 @@ func newRulesFile(stateDir string, log *slog.Logger) *rulesFile {
 
 // read gives what was written last; nothing where that can't be read.
 func (r *rulesFile) read() (rules reconcile.Rules) {
-	f, err := os.Open(r.path)
+	f, err := manifest.OpenRegular(r.path)
 	if err == nil {
 		defer f.Close()
 		err = json.NewDecoder(io.LimitReader(f, rulesBytes)).Decode(&rules)

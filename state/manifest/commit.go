@@ -61,7 +61,7 @@ func (m gitMark) commit() string {
 // may come a moment later than the look at HEAD: then that has moved, and the
 // tree is read again.
 func packedRef(path, ref string) string {
-	f, err := openRegular(path)
+	f, err := OpenRegular(path)
 	if err != nil {
 		return ""
 	}

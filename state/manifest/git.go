@@ -142,7 +142,7 @@ const maxGitFile = 64 << 10
 
 // readSmall gives the first 64 KiB of a file.
 func readSmall(path string) ([]byte, error) {
-	f, err := openRegular(path)
+	f, err := OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -150,16 +150,16 @@ func readSmall(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxGitFile))
 }
 
-// openRegular opens a file to read it, and nothing else: opening a pipe would
+// OpenRegular opens a file to read it, and nothing else: opening a pipe would
 // wait for its writer.
-func openRegular(path string) (*os.File, error) {
+func OpenRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fs.ErrInvalid
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("no regular file")}
 	}
 	if err != nil {
 		f.Close()

@@ -167,9 +167,14 @@ func (g LastGood) WriteFile(path string) error {
 // that isn't good any more (for a newer version's rules) is left out: both are
 // told as problems.
 func readLastGood(path string, cfg Config) ([]*Object, []Problem) {
-	data, err := os.ReadFile(path)
+	f, err := OpenRegular(path)
 	if path == "" || errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	var data []byte
+	if err == nil {
+		defer f.Close()
+		data, err = io.ReadAll(f)
 	}
 	if err != nil {
 		return nil, []Problem{damagedLastGood(path, err)}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -171,7 +172,11 @@ func TestReadLastGood(t *testing.T) {
 	if len(objects) != 2 || len(problems) != 3 || !strings.HasSuffix(problems[0].String(), "the last good version (a b.yaml:1) is not good any more, and ignored") {
 		t.Errorf("%d objects, %v", len(objects), problems)
 	}
-	for path, want := range map[string]int{"": 0, filepath.Join(dir, "none"): 0, dir: 1} {
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"": 0, filepath.Join(dir, "none"): 0, dir: 1, pipe: 1} {
 		if objects, problems := readLastGood(path, Config{}); len(objects) != 0 || len(problems) != want {
 			t.Errorf("%q: %v, %v", path, objects, problems)
 		}
