@@ -118,7 +118,9 @@ func (d *demo) alive() error {
 }
 
 // serving waits until every host serves: a host's own connections to the Service
-// show it. An agent that has ended ends the wait.
+// show it. The NodePort comes first: as long as nothing is served it refuses, while
+// a connection to a ClusterIP would be in conntrack for minutes. An agent that has
+// ended ends the wait.
 func (d *demo) serving(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -132,7 +134,7 @@ func (d *demo) serving(ctx context.Context) error {
 		}()
 	}
 	for _, n := range d.lab.Nodes {
-		for _, to := range []netip.AddrPort{clusterIP4, clusterIP6} {
+		for _, to := range []netip.AddrPort{netip.AddrPortFrom(n.Addr4(), nodePort), clusterIP4, netip.AddrPortFrom(n.Addr6(), nodePort), clusterIP6} {
 			if _, err := until(ctx, n, to, lab.OK); err != nil {
 				return cmp.Or(d.alive(), err)
 			}
