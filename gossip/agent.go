@@ -205,8 +205,12 @@ const minAgain = 10 * time.Millisecond
 // take takes what the prober found, all that waits.
 func (a *Agent) take(r probe.Result) {
 	for now := time.Now(); ; r = <-a.found {
-		if c := a.jury.found(r, now); c != nil {
+		c, flaps := a.jury.found(r, now)
+		if c != nil {
 			a.cfg.Log.Info("probe", "target", c.Target, "verdict", r.Verdict, "saw", r.Failure, "detail", r.Detail)
+		}
+		if flaps > 0 && a.lines.take(now, lineRate, lineBurst) {
+			a.tellFlaps(c.Target, flaps)
 		}
 		if len(a.found) == 0 {
 			return

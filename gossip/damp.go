@@ -43,8 +43,9 @@ type damped struct {
 	queued            time.Time     // when it's due next; zero: it isn't
 }
 
-// Observe takes what a probe found.
-func (d *Damper) Observe(e Entry, now time.Time) {
+// Observe takes what a probe found. If it must be stable for longer now, since it
+// flaps, flaps is how long.
+func (d *Damper) Observe(e Entry, now time.Time) (flaps time.Duration) {
 	c := d.checks[e.Key]
 	if c == nil {
 		if d.checks == nil {
@@ -54,10 +55,14 @@ func (d *Damper) Observe(e Entry, now time.Time) {
 		d.checks[e.Key] = c
 	}
 	if e.Verdict != c.latest.Verdict {
-		c.flip(now)
+		before := c.demand
+		if c.flip(now); c.demand > before {
+			flaps = c.demand
+		}
 	}
 	c.latest = e
 	d.queue(c)
+	return flaps
 }
 
 // Forget drops a Check that this host observes no more.

@@ -192,3 +192,18 @@ func TestDamperMayBeAskedAtAnyTime(t *testing.T) {
 		}
 	})
 }
+
+// What flaps is told when that begins, and when it must be stable for longer.
+func TestDampTold(t *testing.T) {
+	var d Damper
+	var told []string
+	for i := range 30 {
+		verdict := []state.Verdict{state.Up, state.Down}[i%2]
+		if flaps := d.Observe(Entry{Key: web, Verdict: verdict}, noon.Add(time.Duration(i)*time.Second)); flaps > 0 {
+			told = append(told, fmt.Sprintf("%d: %v", i, flaps))
+		}
+	}
+	if got, want := strings.Join(told, ", "), "4: 30s, 8: 1m0s, 12: 2m0s, 16: 4m0s, 20: 5m0s"; got != want {
+		t.Errorf("told %q, not %q", got, want)
+	}
+}

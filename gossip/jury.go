@@ -104,13 +104,12 @@ func sameMembers(a, b *View) bool {
 func (s MemberState) up() bool { return s == Alive || s == Suspect }
 
 // found takes a transition that this host's probes saw, and gives its Check:
-// nil if this host isn't asked any more.
-func (j *jury) found(r probe.Result, now time.Time) *state.Check {
-	c := j.own[r.Key]
-	if c != nil {
-		j.damper.Observe(Entry{r.Key, r.Verdict, r.Failure}, now)
+// nil if this host isn't asked any more. As for flaps, see Damper.Observe.
+func (j *jury) found(r probe.Result, now time.Time) (c *state.Check, flaps time.Duration) {
+	if c = j.own[r.Key]; c != nil {
+		flaps = j.damper.Observe(Entry{r.Key, r.Verdict, r.Failure}, now)
 	}
-	return c
+	return c, flaps
 }
 
 // verdicts are those that count on this host.

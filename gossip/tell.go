@@ -2,7 +2,9 @@ package gossip
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -61,6 +63,12 @@ func (c *Cluster) tellTrouble(t Trouble) {
 		address = t.Address.String()
 	}
 	c.cfg.Log.Warn("gossip: "+string(t.Kind), "reason", event.FleetTrouble, "object", object, "member", t.Member, "address", address, "detail", t.Detail)
+}
+
+// tellFlaps logs that what this host sees of a target isn't told the fleet for now.
+func (a *Agent) tellFlaps(target netip.AddrPort, stable time.Duration) {
+	a.cfg.Log.Warn(fmt.Sprintf("%s goes up and down: what is seen of it here counts when it's been the same for %s", target, stable),
+		"reason", event.EndpointFlaps, "endpoint", target)
 }
 
 // tellDrains logs what is drained now and wasn't, and the other way round.

@@ -14,6 +14,7 @@ type Reason string
 const (
 	EndpointDown      Reason = "EndpointDown"
 	EndpointUp        Reason = "EndpointUp"
+	EndpointFlaps     Reason = "EndpointFlaps"
 	EndpointDrained   Reason = "EndpointDrained"
 	EndpointUndrained Reason = "EndpointUndrained"
 	ServedAnyway      Reason = "ServedAnyway"
@@ -67,6 +68,7 @@ func Reasons() []Meaning {
 	return []Meaning{
 		{EndpointDown, "the hosts that probe an endpoint saw it fail: it gets no new connections. The message says who saw what"},
 		{EndpointUp, "an endpoint that was out, or new, answers its probes, or nobody says otherwise any more: it's in use"},
+		{EndpointFlaps, "an endpoint goes up and down: it stays as it was until it's stable for as long as the message says"},
 		{EndpointDrained, "a drain takes an endpoint out of use; `pointsman get drains`"},
 		{EndpointUndrained, "no drain does any more"},
 		{ServedAnyway, "too few endpoints of a Service would be left, so those that fail are served all the same: look at the backends, or the probe"},
