@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -125,8 +127,11 @@ func (t *traveller) forwarding() []Obstacle {
 		links = []string{back.Link.Name}
 	}
 	deaf := slices.DeleteFunc(slices.Clone(links), func(l string) bool { return !t.p.deaf(l, t.v6) })
-	if len(t.remote) == 0 || len(deaf) == 0 {
+	switch {
+	case len(t.remote) == 0:
 		return nil
+	case len(deaf) == 0:
+		return t.unanswered()
 	}
 	var found []Finding
 	for _, l := range deaf {
@@ -139,6 +144,24 @@ func (t *traveller) forwarding() []Obstacle {
 		return perhaps(t.Elsewhere, "forwarding", found...)
 	}
 	return certain(t.Elsewhere, "forwarding", found...)
+}
+
+// unanswered looks for links by which endpoints' answers to a client come in, as
+// far as they take the way back, and go no further. Of IPv6 the kernel asks for "all"
+// alone, see deafLinks.
+func (t *traveller) unanswered() (out []Obstacle) {
+	behind := map[string][]netip.Addr{}
+	for _, a := range t.remote {
+		if l := t.hops[a].Link.Name; t.From.IsValid() && !t.v6 && t.p.deaf(l, false) {
+			behind[l] = append(behind[l], a)
+		}
+	}
+	for _, l := range slices.Sorted(maps.Keys(behind)) {
+		f := t.p.deafLink(l)
+		f.Level, f.Means = Problem, fmt.Sprintf("What %s answers comes in by it and isn't passed on: the client's connections hang.", some(behind[l]))
+		out = append(out, perhaps(t.Elsewhere, "forwarding", f)...)
+	}
+	return out
 }
 
 // firewall looks at the chains that packets to these endpoints pass.

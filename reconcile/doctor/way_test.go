@@ -124,6 +124,7 @@ func TestObstacles(t *testing.T) {
 		{"forwarding of one link", linkSysctl(linkForwarding4, "br0", "0"), nothing, "perhaps forwarding [outside] br0 forwards nothing"},
 		{"forwarding of the client's link", linkSysctl(linkForwarding4, "eth0", "0"), from("192.0.2.50", "eth0"), "certain forwarding [192.0.2.50] eth0 forwards nothing"},
 		{"forwarding of another link", linkSysctl(linkForwarding4, "br0", "0"), from("192.0.2.50", "eth0"), ""},
+		{"forwarding of the endpoints' link", linkSysctl(linkForwarding4, "eth1", "0"), from("192.0.2.50", "eth0"), "perhaps forwarding [192.0.2.50] eth1 forwards nothing that comes in by it"},
 		{"forwarding, of the client's link alone", sysctl(ipForward, "0"), from("192.0.2.50", "eth0"), ""},
 
 		{"policy drop", chains(forward(true)), nothing, "certain firewall [outside] ip filter forward (forward, priority 0) drops what no rule in it accepts: policy drop"},
