@@ -268,7 +268,7 @@ func (l *Loop) failed(err error) time.Duration {
 	wait := backoff(l.failures)
 	l.notBefore = time.Now().Add(wait)
 	l.Log.Error("the kernel could not be programmed", "reason", event.ProgrammingFailed, "error", oneLine(err), "failures", l.failures, "retry", wait)
-	l.Health.Failed(fmt.Sprintf("nftables: %s (%d failures in a row)", oneLine(err), l.failures))
+	l.Health.Failed(fmt.Sprintf("nftables: %s (failures in a row: %d)", oneLine(err), l.failures))
 	return wait
 }
 

@@ -56,7 +56,7 @@ func TestWatchedProblem(t *testing.T) {
 func TestTroubleIsKnownAgain(t *testing.T) {
 	t.Parallel()
 	var subjects []string
-	for _, r := range troubleRows([]string{"nftables: no (3 failures in a row)", "nftables: a change waits: for nft", "fleet: alone", "stuck"}) {
+	for _, r := range troubleRows([]string{"nftables: no (failures in a row: 3)", "nftables: a change waits: for nft", "fleet: alone", "stuck"}) {
 		subjects = append(subjects, r.subject)
 	}
 	if want := []string{"nftables 1", "nftables 2", "fleet 1", "stuck 1"}; !slices.Equal(subjects, want) {

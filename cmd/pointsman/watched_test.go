@@ -107,6 +107,10 @@ func TestWatched(t *testing.T) {
 	w.answers("healed", http.StatusOK, "")
 	w.programs(3) // this change, its wait for nft included, and nothing else
 	w.checkMetricsPage(t)
+	w.push("nonsense", exitError)
+	if out := must[string](t)(w.ctl("get", "problems")); !strings.Contains(out, "sync: ") {
+		t.Errorf("no word of the commit that is refused:\n%s", out)
+	}
 }
 
 // hears makes a change, of which those who watch are told as soon as it's known: an
