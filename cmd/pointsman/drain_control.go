@@ -190,7 +190,7 @@ func parseTarget(text string) (state.DrainTarget, error) {
 	return drainTarget(kind, name)
 }
 
-// drainTarget reads node NAME, endpoint ADDR[:PORT] or service NS/NAME.
+// drainTarget reads node NAME, endpoint ADDR[:PORT] or service [NS/]NAME.
 func drainTarget(kind, name string) (t state.DrainTarget, err error) {
 	switch kind {
 	case "node":
@@ -200,6 +200,9 @@ func drainTarget(kind, name string) (t state.DrainTarget, err error) {
 	case "endpoint":
 		t.Endpoint, err = parseEndpoint(name)
 	case "service":
+		if !strings.Contains(name, "/") {
+			name = "default/" + name
+		}
 		t.Service.Namespace, t.Service.Name, _ = strings.Cut(name, "/")
 		if t.Service.Namespace == "" || t.Service.Name == "" {
 			err = fmt.Errorf("service: %q is not NAMESPACE/NAME", name)

@@ -38,6 +38,8 @@ type heldChange struct {
 	verdict  change.Verdict
 	since    time.Time
 	result   *manifest.Result
+
+	unapproved string // why the approve.yaml that is there doesn't let it through
 }
 
 // follows reports whether it takes no look at what was served before a restart
@@ -60,6 +62,7 @@ func (l *ledger) offer(r *manifest.Result, commit string, now time.Time) bool {
 		now = l.held.since
 	}
 	l.held = &heldChange{from: l.state, to: to, verdict: v, since: now, result: r}
+	_, l.held.unapproved = l.approved(r.Approval, to)
 	return false
 }
 
@@ -73,15 +76,25 @@ func (l *ledger) judge(r *manifest.Result, to pastState) (v change.Verdict, thro
 		return v, true
 	}
 	v = change.Judge(l.served.Services, r.Services, l.node, l.limits)
-	return v, !v.Held() || l.approved(r.Approval, to)
+	approved, _ := l.approved(r.Approval, to)
+	return v, !v.Held() || approved
 }
 
-// approved reports whether approve.yaml lets the change to a state through.
-func (l *ledger) approved(a *manifest.Approval, to pastState) bool {
-	if a == nil || slices.Contains(l.past.Spent, a.ID) {
-		return false
+// approved reports whether approve.yaml lets the change to a state through, and
+// why not where there is one.
+func (l *ledger) approved(a *manifest.Approval, to pastState) (ok bool, why string) {
+	switch {
+	case a == nil:
+	case slices.Contains(l.past.Spent, a.ID):
+		why = "it was there when the state changed before, so it's spent: with another reason it's another one"
+	case a.From != "" && !manifest.Names(a.From, l.state.Hash, l.state.Commit):
+		why = fmt.Sprintf("it's from %s, and this host serves %s", a.From, l.state)
+	case a.To != "" && a.To != to.Hash:
+		why = fmt.Sprintf("it's to %s, and this change is to %s", a.To, to)
+	default:
+		ok = true
 	}
-	return (a.From == "" || manifest.Names(a.From, l.state.Hash, l.state.Commit)) && (a.To == "" || a.To == to.Hash)
+	return ok, why
 }
 
 // take puts a state in force. An approval that is there while the state changes
@@ -130,8 +143,13 @@ func (h *heldChange) String() string {
 	return fmt.Sprintf("the change to %s is held: %s", h.to, strings.Join(h.verdict.Reasons, "; "))
 }
 
-// release says how to let it through.
+// release says how to let it through, and why the approve.yaml that is there
+// doesn't.
 func (h *heldChange) release() string {
-	return fmt.Sprintf("on this host: pointsman approve %s; on all hosts: %s in the manifests directory with \"from: %s\"",
+	how := fmt.Sprintf("on this host: pointsman approve %s; on all hosts: %s in the manifests directory with \"from: %s\"",
 		h.to.Hash, manifest.ApprovalFile, h.from.Hash)
+	if h.unapproved != "" {
+		how += " (the one that is there doesn't: " + h.unapproved + ")"
+	}
+	return how
 }

@@ -198,6 +198,29 @@ func TestLedgerApprovalFile(t *testing.T) {
 	}
 }
 
+// Who wrote an approve.yaml that lets nothing through is told why.
+func TestLedgerSaysWhyNotApproved(t *testing.T) {
+	_, _, full, _ := holding(t)
+	for text, want := range map[string]string{
+		"":                    "",
+		"from: " + commitY:    " (the one that is there doesn't: it's from " + commitY + ", and this host serves ",
+		"to: " + hashOf(full): " (the one that is there doesn't: it's to " + hashOf(full) + ", and this change is to ",
+	} {
+		l, m, _, _ := holding(t)
+		l.offer(m.state(upTo(20), 0, text), commitZ, noon)
+		if _, why, _ := strings.Cut(l.held.release(), "\""); !strings.Contains(why, want) || want == "" && strings.Contains(why, "(") {
+			t.Errorf("%q: %s", text, l.held.release())
+		}
+	}
+	l, m, full, _ := holding(t)
+	text := "from: " + hashOf(full)
+	l.offer(m.state(upTo(20), 0, text), commitY, noon)
+	l.offer(m.state(upTo(1), 0, text), commitZ, noon)
+	if l.held == nil || !strings.Contains(l.held.release(), "it's spent") {
+		t.Errorf("held: %v", l.held)
+	}
+}
+
 // A forgotten approve.yaml lets nothing else through, though the host is back at
 // what it's from: neither after a restart.
 func TestLedgerApprovalIsSpent(t *testing.T) {

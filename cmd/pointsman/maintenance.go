@@ -193,6 +193,9 @@ var errNoFile = errors.New("it is no regular file: put one in its place, or remo
 // read is no reason not to drain: root may have a strict umask.
 func readMaintenance(path string, last *maintenanceFile) (*maintenanceFile, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Lstat(path) // a link that leads nowhere is there
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -112,22 +112,25 @@ func TestMaintenanceFiles(t *testing.T) {
 	}
 	os.Remove(filepath.Join(m.dir, "10.20.0.15"))
 	os.Remove(filepath.Join(m.dir, "2001:DB8::2"))
-	look("a reason comes, a name changes", "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x", "")
+	const noted = "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x"
+	look("a link that leads nowhere", noted, `"10.20.0.16" drains nothing (it is no regular file`)
+	os.Remove(filepath.Join(m.dir, "10.20.0.16"))
+	look("a reason comes, a name changes", noted, "")
 	loop := filepath.Join(m.dir, "10.20.0.17")
 	if err := errors.Join(os.Symlink(loop, loop), os.Remove(filepath.Join(m.dir, "10.20.0.11"))); err != nil {
 		t.Fatal(err)
 	}
-	look("one that can't be looked at", "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x", "the drains of its files stay: stat "+loop)
+	look("one that can't be looked at", noted, "the drains of its files stay: stat "+loop)
 	write("10.20.0.11", "fans")
 	os.Remove(loop)
 	for i := range maxMaintenance {
 		write("x"+strconv.Itoa(i), "")
 	}
-	look("too many", "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x", "the drains of its files stay: ")
+	look("too many", noted, "the drains of its files stay: ")
 	if err := errors.Join(os.RemoveAll(m.dir), os.WriteFile(m.dir, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	look("not a directory", "10.20.0.11 fans, 10.20.0.12:8080 disk [2J is broken, 2001:db8::2 as well, [2001:db8::1]:8080 x", "not a directory")
+	look("not a directory", noted, "not a directory")
 	os.Remove(m.dir)
 	look("gone, with all files", "", "")
 	write("10.20.0.11", "")

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"pointsman/reconcile"
 	"pointsman/state/manifest"
@@ -25,6 +26,7 @@ type rulesFile struct {
 	log    *slog.Logger
 	latest atomic.Pointer[reconcile.Rules]
 	news   chan struct{}
+	failed bool // the last try to save
 }
 
 const rulesName = "rules.json"
@@ -59,8 +61,11 @@ func (r *rulesFile) written(rules reconcile.Rules) {
 	}
 }
 
-// run writes the file whenever there's news.
+// run writes the file whenever there's news, and what could not be written again
+// after a while.
 func (r *rulesFile) run(ctx context.Context) error {
+	again := time.NewTimer(saveAgain)
+	again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -69,14 +74,21 @@ func (r *rulesFile) run(ctx context.Context) error {
 			}
 			return nil
 		case <-r.news:
-			r.save()
+		case <-again.C:
+		}
+		if !r.save() {
+			again.Reset(saveAgain)
 		}
 	}
 }
 
-func (r *rulesFile) save() {
+// save reports whether it could. That it can't is told once.
+func (r *rulesFile) save() bool {
 	err := manifest.ReplaceFile(r.path, func(f *os.File) error { return json.NewEncoder(f).Encode(r.latest.Load()) })
-	if err != nil {
-		r.log.Warn("what the chains have could not be saved: rules that are replaced while no agent runs may not be found", "error", err)
+	if err != nil && !r.failed {
+		r.log.Warn("what the chains have could not be saved: rules that are replaced while no agent runs may not be found",
+			"error", err, "retry", saveAgain)
 	}
+	r.failed = err != nil
+	return !r.failed
 }
