@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"pointsman/state"
+	"pointsman/state/manifest"
 )
 
 // TestListAsYAML: a List that is written object by object is what it would be as
@@ -61,6 +62,27 @@ func TestTroubleIsKnownAgain(t *testing.T) {
 	}
 	if want := []string{"nftables 1", "nftables 2", "fleet 1", "stuck 1"}; !slices.Equal(subjects, want) {
 		t.Errorf("%q, not %q", subjects, want)
+	}
+}
+
+// TestAwaits: what a held change would do on this host, where other hosts serve some.
+func TestAwaits(t *testing.T) {
+	t.Parallel()
+	of := func(name string, port uint16, nodes ...string) *state.Service {
+		return &state.Service{ObjectName: state.ObjectName{Namespace: "shop", Name: name}, Nodes: nodes,
+			Ports: []state.Port{{Protocol: state.TCP, Frontends: []state.Frontend{{Address: netip.MustParseAddr("10.96.0.1"), Port: port}}}}}
+	}
+	before := &manifest.Result{Services: []*state.Service{of("changed", 80), of("goes", 80), of("elsewhere", 80, "n2"), of("same", 80)}}
+	after := &manifest.Result{Services: []*state.Service{of("changed", 81), of("elsewhere", 80, "n1"), of("same", 80)}}
+	would := (&inForce{result: before, held: &heldChange{result: after}}).awaits("n1")
+	for name, want := range map[string]string{"changed": "changed by", "goes": "removed by", "elsewhere": "served by", "same": ""} {
+		got := would[state.ObjectName{Namespace: "shop", Name: name}]
+		if got != "" {
+			got = strings.TrimSuffix(strings.TrimPrefix(got, ", would be "), " the held change")
+		}
+		if got != want {
+			t.Errorf("%s: %q, not %q", name, got, want)
+		}
 	}
 }
 
