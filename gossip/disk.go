@@ -30,7 +30,10 @@ func readFile(path string, most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > int64(most) {
+	switch {
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: is a directory", path)
+	case !info.Mode().IsRegular() || info.Size() > int64(most):
 		return nil, fmt.Errorf("%s: want a file of at most %d bytes", path, most)
 	}
 	return os.ReadFile(path)
