@@ -135,6 +135,17 @@ func TestFleetDrainWait(t *testing.T) {
 			n1.do("undrain", "endpoint", target)
 		}
 	})
+	t.Run("on a host that doesn't answer", func(t *testing.T) {
+		agents[1].signal(syscall.SIGSTOP)
+		p := n3.waiting("endpoint", "10.20.0.11:8080")
+		ends(t, p, 0, "no connection is left that is known of; n2: not known: no answer", "n2: dead, so nothing is known of connections by way of it")
+		agents[1].signal(syscall.SIGCONT)
+		for _, a := range agents {
+			a.sees(3)
+		}
+		n1.do("undrain", "endpoint", "10.20.0.11:8080")
+		drains(t, agents)
+	})
 	t.Run("one by one", func(t *testing.T) { testOneByOne(t, w, agents) })
 	t.Run("by a file", func(t *testing.T) { testMaintenance(t, w, agents) })
 	tally := stream.Stop()
